@@ -1,0 +1,138 @@
+"""Errors, grouped by what the caller can do about them.
+
+    Retryable   try again later: nothing was changed            (disk full, log full)
+    Refused     the request is wrong or not allowed             (schema, names, a taken writer)
+    Damaged     data on disk is not what was written            (checksums, missing segments)
+    Closed      you closed it
+    Broken      it failed under you: reopen, recovery decides   (failed fsync, fenced writer)
+
+Each class has a stable `code`, which travels over the wire and into the CLI's last line, and each
+message is one sentence for a person: what happened, to what, and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HeadraceError(Exception):
+    """The root of everything headrace raises on purpose."""
+
+    code: ClassVar[str] = "error"
+
+
+class Retryable(HeadraceError):
+    code = "retryable"
+
+
+class Refused(HeadraceError):
+    code = "refused"
+
+
+class Damaged(HeadraceError):
+    code = "damaged"
+
+
+class Closed(HeadraceError):
+    code = "closed"
+
+
+class Broken(HeadraceError):
+    code = "broken"
+
+
+# --- Retryable
+
+
+class DiskFull(Retryable):
+    """No room on the disk. What was asked for is not in the log; free some room and ask again."""
+
+    code = "disk_full"
+
+
+class LogFull(Retryable):
+    """Every container of a ring holds live entries. Trim the log, or allow more containers."""
+
+    code = "log_full"
+
+
+# --- Refused
+
+
+class NotFound(Refused):
+    code = "not_found"
+
+
+class NotALog(Refused):
+    """The path is a file, or a directory with other things in it."""
+
+    code = "not_a_log"
+
+
+class BadName(Refused):
+    code = "bad_name"
+
+
+class BadSettings(Refused):
+    code = "bad_settings"
+
+
+class NewerFormat(Refused):
+    """Written by a newer headrace. Nothing was touched."""
+
+    code = "newer_format"
+
+
+class SchemaMismatch(Refused):
+    code = "schema_mismatch"
+
+
+class KeyOrder(Refused):
+    """An order key would go backwards."""
+
+    code = "key_order"
+
+
+class WriterTaken(Refused):
+    """Another writer, in this process or another, holds the log."""
+
+    code = "writer_taken"
+
+
+class ReadOnly(Refused):
+    code = "read_only"
+
+
+class TooLarge(Refused):
+    code = "too_large"
+
+
+class Trimmed(Refused):
+    """The index asked for has been removed by trim or retention."""
+
+    code = "trimmed"
+
+
+class Truncated(Refused):
+    """Entries that a reader had passed were cut off behind it."""
+
+    code = "truncated"
+
+
+class NoPermission(Refused):
+    code = "no_permission"
+
+
+# --- Broken
+
+
+class DiskFailed(Broken):
+    """The disk failed in a way that leaves the last writes in doubt. Reopen: recovery decides."""
+
+    code = "disk_failed"
+
+
+class Fenced(Broken):
+    """A newer writer took the log over. This one can never append again."""
+
+    code = "fenced"

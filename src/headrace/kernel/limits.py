@@ -1,0 +1,24 @@
+"""A bound on everything that grows. Units last in each name."""
+
+from __future__ import annotations
+
+FRAME_ALIGNMENT_BYTES = 64
+
+BATCH_BYTES_MAX = 1 << 30
+"""One frame's body. A larger batch is split by rows into an atomic group of several."""
+
+COLUMN_SUMS_FROM_BYTES = 1 << 16
+"""Batches at least this large are stored column by column, each with its own checksum."""
+
+NOTE_BYTES_MAX = 4096
+WRITER_ID_BYTES_MAX = 256
+WRITERS_MAX = 1024
+"""Writers whose last commit is remembered; beyond, the one idle for longest is forgotten."""
+
+NAME_BYTES_MAX = 200
+CONTAINER_BYTES_MIN = 512 * 1024
+CONTAINER_BYTES_MAX = 1 << 30
+SECTOR_BYTES = 4096
+
+INDEX_MAX = (1 << 63) - 1
+"""Indexes are u64 on disk but stay within i64, which is what Spark and SQL call bigint."""

@@ -1,0 +1,102 @@
+"""The active segment, as its writer sees it: where the next frame goes, and what is in it so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.kernel.errors import DiskFailed, DiskFull, HeadraceError
+from headrace.log.disk import BytesLike, Disk, File
+from headrace.log.frame import Header, Kind
+from headrace.log.meta import Meta
+from headrace.log.segment_name import ActiveName, FinalName, Listing
+from headrace.log.start import encode_start
+from headrace.log.state import LogState
+from headrace.log.table import BatchTable, encode_ending, ending_bytes
+
+
+class ActiveSegment:
+    def __init__(self, name: ActiveName, file: File, offset: int, created_us: int) -> None:
+        self.name = name
+        self.file = file
+        self.offset = offset
+        self.created_us = created_us
+        self.table = BatchTable()
+
+    @property
+    def entries(self) -> int:
+        return self.table.bases[-1] + self.table.counts[-1] - self.name.first_index if len(self.table) else 0
+
+    def write(self, headers: Sequence[Header], parts: Sequence[BytesLike]) -> None:
+        """Write whole frames, or nothing: what an error leaves behind is taken away again.
+
+        A DiskFull leaves the segment as it was, so the caller may try again. After any other error the
+        tail is in doubt.
+        """
+        self._write_or_undo(parts)
+        for header in headers:
+            if header.kind == Kind.BATCH:
+                self.table.add(self.offset, header)
+            self.offset += header.frame_bytes
+
+    def _write_or_undo(self, parts: Sequence[BytesLike]) -> None:
+        try:
+            self.file.write(parts, self.offset)
+        except DiskFull as full:
+            try:
+                self.file.truncate(self.offset)
+            except HeadraceError as error:
+                raise DiskFailed(
+                    f"{full}, and the half-written frame stays ({error}): reopen the log"
+                ) from full
+            raise
+
+    def finalize(self, disk: Disk, meta: Meta, state: LogState, now_us: int) -> FinalName:
+        """Write the ending, sync all of it, and give the segment its final name."""
+        at = Header(Kind.FOOTER, state.next_index, time_us=now_us, epoch=state.epoch)
+        containers = meta.settings.containers
+        size = containers.bytes if containers else None
+        ending = encode_ending(self.table, at, self.offset, size, meta.salt)
+        self._write_or_undo([ending])
+        if size is None:
+            self.file.truncate(self.offset + len(ending))
+        self.file.sync()
+        final = FinalName(
+            self.name.first_index, state.next_index - 1, self.table.first_keys[0], state.head_key
+        )
+        directory = self.file.path.parent
+        disk.rename(directory / str(self.name), directory / str(final))
+        disk.sync_dir(directory)
+        return final
+
+    def room_in(self, container_bytes: int) -> int:
+        """Bytes of further frames that fit before the ending, if they are one batch."""
+        return container_bytes - self.offset - ending_bytes(len(self.table) + 1)
+
+
+def create_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now_us: int) -> ActiveSegment:
+    """A new active segment after everything in `state`: whole with its start frame, or not there."""
+    name = ActiveName(state.epoch, state.next_index)
+    start = encode_start(meta, state, now_us)
+    temporary = directory / f"{name}.tmp"
+    if meta.settings.containers:
+        _take_container(disk, temporary, meta.settings.containers.bytes)
+    file = disk.open(temporary, write=True, create=True)
+    if not meta.settings.containers:
+        file.truncate(0)
+    file.write([start], 0)
+    file.sync()
+    disk.rename(temporary, directory / str(name))
+    disk.sync_dir(directory)
+    file.path = directory / str(name)
+    return ActiveSegment(name, file, len(start), now_us)
+
+
+def _take_container(disk: Disk, path: Path, size: int) -> None:
+    """Put a container at `path`: one that is free, or a new one."""
+    free = Listing.of(disk.names(path.parent)).free
+    if free:
+        disk.rename(path.parent / str(free[0]), path)
+        return
+    with disk.opened(path, write=True, create=True) as file:
+        file.allocate(size)

@@ -1,0 +1,366 @@
+"""The appender: what turns batches into frames at the end of the log.
+
+One appender holds the log's writer lock, its active segment and the folded state. It is used by one thread
+at a time (`Log` sees to that); only `sync` runs beside it. State moves only after the bytes are written, so
+an error leaves it as it was. After a failure that leaves the disk in doubt nothing more can be appended:
+`failure` says why, and reopening recovers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.kernel.clock import Clock
+from headrace.kernel.errors import Broken, Fenced, HeadraceError, KeyOrder, LogFull, Retryable, TooLarge
+from headrace.kernel.limits import BATCH_BYTES_MAX, INDEX_MAX
+from headrace.log.active import ActiveSegment, create_active
+from headrace.log.body import BodyEncoder
+from headrace.log.disk import BytesLike, Disk, File
+from headrace.log.frame import Header, Kind, checksum, encode_header, marks, padding
+from headrace.log.keys import KeyColumn
+from headrace.log.lock import WriterLock
+from headrace.log.mark import Extent, Mark
+from headrace.log.meta import Meta
+from headrace.log.recover import recover
+from headrace.log.replace_active import cut_log
+from headrace.log.retention import free_or_remove, removable
+from headrace.log.segment_name import Listing
+from headrace.log.state import Commit, LogState, encode_commit
+from headrace.log.table import ending_bytes
+
+
+@dataclass(slots=True)
+class _Frames:
+    """Frames that are written together."""
+
+    headers: list[Header]
+    parts: list[BytesLike]
+    bodies: list[bytes]
+
+    @property
+    def bytes(self) -> int:
+        return sum(header.frame_bytes for header in self.headers)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How far the log had been written at some moment, and the file to sync for it."""
+
+    ticket: int
+    next_index: int
+    file: File
+
+
+class Appender:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        meta: Meta,
+        state: LogState,
+        active: ActiveSegment,
+        lock: WriterLock,
+        clock: Clock,
+    ) -> None:
+        self.meta = meta
+        self.state = state
+        self.active = active
+        self.durable_index = state.next_index
+        self.tickets = 0
+        self.failure: Broken | None = None
+        self._disk = disk
+        self._directory = directory
+        self._lock = lock
+        self._clock = clock
+        self._encoder = BodyEncoder(meta.schema, meta.settings.compression)
+        self._key = KeyColumn(meta.schema, meta.order_by) if meta.order_by else None
+        self._held: list[_Frames] = []
+        self._mark = Mark.open(disk, directory, write=True)
+        self.write_mark()
+
+    # --- what can be appended
+
+    def append(self, batches: Sequence[pa.RecordBatch], commit: Commit | None = None) -> int:
+        """Append batches, as one atomic group if there is a commit; the index of the first entry."""
+        self._check()
+        self._write_held_if_full()
+        base = index = self.state.next_index
+        head, last = self.state.head_key, self.state.last_key
+        frames = _Frames([], [], [])
+        for records in batches:
+            body = self._encoder.encode(records)
+            if body.body_bytes > BATCH_BYTES_MAX:
+                raise TooLarge(f"a batch of {body.body_bytes} bytes: at most {BATCH_BYTES_MAX} fit one frame")
+            first_key, last_key = self._keys(records, index, head, last)
+            header = Header(
+                Kind.BATCH,
+                index,
+                len(records),
+                first_key,
+                last_key,
+                self._clock.now_us(),
+                self.state.epoch,
+                body.body_bytes,
+                body.body_sum,
+                body.marks | marks(grouped=commit is not None),
+            )
+            self._add(frames, header, body.pieces)
+            index, head, last = index + len(records), last_key, last_key
+        if index > INDEX_MAX:
+            raise TooLarge(f"the log would pass index {INDEX_MAX}")
+        if commit is not None:
+            self._add_marker(frames, Kind.COMMIT, index, head, body=encode_commit(commit))
+        self._take(frames)
+        return base
+
+    def head(self, key: int) -> None:
+        """Promise that no later entry has a smaller order key."""
+        self._check()
+        if self._key is None:
+            raise KeyOrder("the order key of this log is the index: HEAD moves with the entries only")
+        if key < self.state.head_key:
+            raise KeyOrder(f"HEAD cannot go back from {self._say(self.state.head_key)} to {self._say(key)}")
+        frames = _Frames([], [], [])
+        self._add_marker(frames, Kind.HEAD, self.state.next_index, key)
+        self._take(frames)
+
+    def trim(self, before: int) -> None:
+        """Declare entries below `before` gone, and remove the segments that hold no others."""
+        self._check()
+        if before > self.state.base_index:
+            frames = _Frames([], [], [])
+            self._add_marker(frames, Kind.BASE, self.state.next_index, before)
+            self._take(frames)
+            self.write_held()
+            self.active.file.sync()
+        self.remove_trimmed()
+
+    def gap(self, stop: int) -> None:
+        """Leave out the indexes up to `stop`: they were acknowledged once, and are lost."""
+        frames = _Frames([], [], [])
+        self._add_marker(frames, Kind.GAP, self.state.next_index, self.state.next_index, stop)
+        self._take(frames)
+
+    def _keys(self, records: pa.RecordBatch, index: int, head: int, last: int | None) -> tuple[int, int]:
+        if self._key is None:
+            return index, index + len(records) - 1
+        first_key, last_key = self._key.span(records, strict=self.meta.strict)
+        if first_key < head:
+            raise KeyOrder(
+                f"the order key {self._key.name!r} goes back from {self._say(head)} to {self._say(first_key)}"
+            )
+        if self.meta.strict and first_key == last:
+            raise KeyOrder(f"the order key {self._key.name!r} stays at {self._say(last)}: it must increase")
+        return first_key, last_key
+
+    def _say(self, key: int) -> object:
+        return key if self._key is None else self._key.decode(key)
+
+    def _add(self, frames: _Frames, header: Header, pieces: Sequence[BytesLike], body: bytes = b"") -> None:
+        frames.headers.append(header)
+        frames.parts.append(encode_header(header, self.meta.salt))
+        frames.parts.extend(pieces)
+        frames.bodies.append(body)
+
+    def _add_marker(
+        self, frames: _Frames, kind: Kind, index: int, first: int, last: int | None = None, body: bytes = b""
+    ) -> None:
+        body += padding(len(body))
+        header = Header(
+            kind,
+            index,
+            0,
+            first,
+            first if last is None else last,
+            self._clock.now_us(),
+            self.state.epoch,
+            len(body),
+            checksum(body),
+        )
+        self._add(frames, header, [body], body)
+
+    # --- getting it written
+
+    def _take(self, frames: _Frames) -> None:
+        self._make_room(frames.bytes)
+        if self.meta.settings.write_buffers > 1:
+            self._held.append(frames)
+        else:
+            self._write(frames)
+        for header, body in zip(frames.headers, frames.bodies, strict=True):
+            self.state.apply(header, body)
+        self.tickets += len(frames.headers)
+        if not self._held:
+            self.write_mark()
+
+    def _write(self, frames: _Frames) -> None:
+        try:
+            self.active.write(frames.headers, frames.parts)
+        except Broken as error:
+            raise self.fail(error) from error
+
+    def write_held(self) -> None:
+        """Write what is held back. What a full disk refuses stays held, and can be tried again."""
+        if not self._held:
+            return
+        while self._held:
+            self._write(self._held[0])
+            del self._held[0]
+        self.write_mark()
+
+    def _write_held_if_full(self) -> None:
+        if len(self._held) >= self.meta.settings.write_buffers:
+            self.write_held()
+
+    def _make_room(self, size: int) -> None:
+        """Begin a new segment if the active one is full by its policy or its container."""
+        containers, finalize = self.meta.settings.containers, self.meta.settings.finalize
+        if containers:
+            room = self.active.room_in(containers.bytes) - sum(held.bytes for held in self._held)
+            if size + 64 > room:
+                most = containers.bytes - self._start_bytes() - ending_bytes(1)
+                if size + 64 > most:
+                    raise TooLarge(f"{size} bytes in one append: a container of this log takes {most}")
+                self.roll()
+            return
+        active = self.active
+        if active.entries and (
+            active.offset >= finalize.bytes
+            or active.entries >= finalize.entries
+            or self._clock.now_us() - active.created_us >= finalize.age_s * 1_000_000
+        ):
+            self.roll()
+
+    def _start_bytes(self) -> int:
+        return self.active.table.offsets[0] if len(self.active.table) else self.active.offset
+
+    # --- segments
+
+    def roll(self) -> None:
+        """Finalize the active segment and begin the next one."""
+        self._check()
+        self.write_held()
+        now_us = self._clock.now_us()
+        try:
+            self._check_room_for_container()
+            if self.active.entries:
+                self.active.finalize(self._disk, self.meta, self.state, now_us)
+                self.durable_index = self.state.next_index
+                self.active = create_active(self._disk, self._directory, self.meta, self.state, now_us)
+            else:
+                self._replace_empty_active(now_us)
+        except Retryable:
+            raise
+        except HeadraceError as error:
+            raise self.fail(error) from error
+        self.write_mark()
+        self.apply_retention()
+
+    def _replace_empty_active(self, now_us: int) -> None:
+        """A segment full of markers only is replaced by a fresh one that carries the same state."""
+        self.state.epoch += 1
+        old = self._directory / str(self.active.name)
+        self.active = create_active(self._disk, self._directory, self.meta, self.state, now_us)
+        free_or_remove(self._disk, old, self.meta.settings.containers)
+
+    def _check_room_for_container(self) -> None:
+        containers = self.meta.settings.containers
+        if containers is None or containers.limit is None:
+            return
+        listing = Listing.of(self._disk.names(self._directory))
+        if not listing.free and len(listing.finals) + 1 >= containers.limit:
+            raise LogFull(
+                f"all {containers.limit} containers of {self._directory} hold live entries: trim it, "
+                "or reopen it with a higher limit"
+            )
+
+    def apply_retention(self) -> None:
+        """Remove what the retention policy lets go."""
+        before = removable(self._disk, self._directory, self.meta, self.state, self._clock.now_us())
+        if before > self.state.base_index:
+            self.trim(before)
+
+    def remove_trimmed(self) -> None:
+        """Remove the files of segments that lie wholly below the base."""
+        gone = False
+        for name in Listing.of(self._disk.names(self._directory)).finals:
+            if name.next_index <= self.state.base_index:
+                free_or_remove(self._disk, self._directory / str(name), self.meta.settings.containers)
+                gone = True
+        if gone:
+            self._disk.sync_dir(self._directory)
+
+    # --- durability and the end
+
+    def written(self) -> Written:
+        """What a sync that begins now will make durable."""
+        self._check()
+        return Written(self.tickets, self.state.next_index, self.active.file)
+
+    def sync(self, written: Written) -> None:
+        """Make `written` durable. Runs beside appends; a segment finalized meanwhile is synced already."""
+        try:
+            written.file.sync()
+        except Broken as error:
+            raise self.fail(error) from error
+        self._check()  # acknowledged is only what was synced before anyone took over
+        self.durable_index = max(self.durable_index, written.next_index)
+        self.write_mark()
+
+    def cut(self, index: int) -> Appender:
+        """Cut off the entries from `index` on; the appender to go on with."""
+        self._check()
+        epoch = self.state.epoch + 1
+        # The mark first: a crash after the cut must not take what was cut for lost.
+        self._mark.write(Extent(self.state.base_index, index, min(index, self.durable_index), epoch))
+        cut_log(self._disk, self._directory, self.meta, index, epoch)
+        recovered = recover(self._disk, self._directory, self.meta, self._clock)
+        self._mark.close()
+        after = Appender(
+            self._disk, self._directory, self.meta, recovered.state, recovered.active, self._lock, self._clock
+        )
+        after.tickets = self.tickets
+        if recovered.meta.schema != self.meta.schema:
+            after.roll()  # the log was cut in a segment of an older schema
+        return after
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if not self._lock.held:
+            raise self.fail(
+                Fenced(f"another writer took {self._directory} over: nothing more is written here")
+            )
+
+    def fail(self, error: HeadraceError) -> Broken:
+        """From here on nothing can be appended."""
+        failure = error if isinstance(error, Broken) else Broken(str(error))
+        if self.failure is None:
+            self.failure = failure
+            if not isinstance(failure, Fenced):
+                with contextlib.suppress(HeadraceError):
+                    self._mark.write(replace(self.extent(), suspect=True))
+        return self.failure
+
+    def extent(self) -> Extent:
+        state = self.state
+        return Extent(state.base_index, state.next_index, self.durable_index, state.epoch)
+
+    def write_mark(self) -> None:
+        """Tell readers in all processes how far the log reaches."""
+        if self.failure is None:
+            with contextlib.suppress(HeadraceError):  # a hint: the segments are the truth
+                self._mark.write(self.extent())
+
+    def close(self, *, clean: bool) -> None:
+        if clean and self.failure is None:
+            with contextlib.suppress(HeadraceError):
+                self._mark.write(replace(self.extent(), clean=True))
+        self._mark.close()
+        self.active.file.close()
+        self._lock.release()

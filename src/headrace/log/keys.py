@@ -1,0 +1,119 @@
+"""Order keys: how a key of any supported type becomes 64 bits that sort the same way.
+
+Batch headers, footers and file names hold order keys as unsigned 64-bit numbers. The mapping keeps
+order, so comparing them never needs the type:
+
+    index, unsigned    the number itself
+    signed, time       the number with its sign bit flipped (times count in the column's own unit)
+    float              the IEEE bits; negative ones inverted, others with the sign bit set
+
+Keys must be there (no nulls) and comparable (no NaN).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.errors import BadSettings, KeyOrder
+
+_Code = tuple[Callable[[Any], int], Callable[[int], Any]]
+_TOP = 1 << 63
+_MASK = (1 << 64) - 1
+KEY_MAX = _MASK
+
+
+def encode_int(value: int) -> int:
+    return (value + _TOP) & _MASK
+
+
+def decode_int(key: int) -> int:
+    return key - _TOP
+
+
+def encode_float(value: float) -> int:
+    bits: int = struct.unpack("<Q", struct.pack("<d", value + 0.0))[0]  # + 0.0 makes one zero of two
+    return bits ^ _MASK if bits & _TOP else bits | _TOP
+
+
+def decode_float(key: int) -> float:
+    bits = key & ~_TOP if key & _TOP else key ^ _MASK
+    value: float = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    return value
+
+
+class KeyColumn:
+    """The column of a schema that holds the order key, and what its values mean."""
+
+    def __init__(self, schema: pa.Schema, name: str) -> None:
+        at = schema.get_field_index(name)
+        if at < 0:
+            raise BadSettings(f"order_by names {name!r}, which is not a field: {', '.join(schema.names)}")
+        self.name = name
+        self.position = at
+        self.type = schema.field(at).type
+        code: _Code
+        if pa.types.is_floating(self.type):
+            self._storage, self._format = pa.float64(), "d"
+            code = (encode_float, decode_float)
+        elif pa.types.is_unsigned_integer(self.type):
+            self._storage, self._format = pa.uint64(), "Q"
+            code = (int, int)
+        elif pa.types.is_signed_integer(self.type) or pa.types.is_timestamp(self.type):
+            self._storage, self._format = pa.int64(), "q"
+            code = (encode_int, decode_int)
+        else:
+            raise BadSettings(f"{name!r} is a {self.type}: order keys are integers, floats or timestamps")
+        self._encode: Callable[[Any], int] = code[0]
+        self._decode: Callable[[int], Any] = code[1]
+
+    def encode(self, value: Any) -> int:
+        """The 64 bits of one value, which may be a Python object of the column's type or its number."""
+        if not isinstance(value, int | float):
+            value = pa.scalar(value, self.type).cast(self._storage).as_py()
+        elif self._format != "d" and isinstance(value, float):
+            raise KeyOrder(f"the order key {self.name!r} is a {self.type}, not {value!r}")
+        elif value != value:
+            raise KeyOrder(f"NaN cannot be an order key (field {self.name!r})")
+        bits = self._encode(value)
+        if not 0 <= bits <= KEY_MAX:
+            raise KeyOrder(f"the order key {value!r} does not fit {self.type}")
+        return bits
+
+    def decode(self, key: int) -> Any:
+        """The value of 64 bits, as a Python object of the column's type."""
+        return pa.scalar(self._decode(key), self._storage).cast(self.type).as_py()
+
+    def span(self, records: pa.RecordBatch, *, strict: bool = False) -> tuple[int, int]:
+        """First and last key of a non-empty batch, after checking that they never go backwards."""
+        column = self._numbers(records)
+        if column.null_count:
+            raise KeyOrder(f"the order key {self.name!r} is null in {column.null_count} entries")
+        if self._format == "d" and pc.any(pc.is_nan(column)).as_py():
+            raise KeyOrder(f"NaN cannot be an order key (field {self.name!r})")
+        if len(column) > 1:
+            follows = pc.greater if strict else pc.greater_equal
+            in_order = follows(column.slice(1), column.slice(0, len(column) - 1))
+            if not pc.all(in_order).as_py():
+                row = pc.index(in_order, False).as_py() + 1
+                raise KeyOrder(
+                    f"the order key {self.name!r} goes from {records.column(self.position)[row - 1]} to "
+                    f"{records.column(self.position)[row]} at row {row} of the batch: keys must "
+                    f"{'increase' if strict else 'not decrease'}"
+                )
+        return self._encode(column[0].as_py()), self._encode(column[-1].as_py())
+
+    def find(self, records: pa.RecordBatch, key: int) -> int:
+        """Row of the first entry of a sorted batch whose key (as 64 bits) is at least `key`."""
+        column = self._numbers(records)
+        values: memoryview[Any] = memoryview(column.buffers()[1]).cast("B").cast(self._format)  # type: ignore
+        return bisect_left(values[column.offset : column.offset + len(column)], self._decode(key))
+
+    def _numbers(self, records: pa.RecordBatch) -> pa.Array:
+        column = records.column(self.position)
+        return column if column.type == self._storage else column.cast(self._storage)

@@ -1,0 +1,227 @@
+"""Recovery: what opening a log for writing puts right.
+
+A crash can leave: a torn tail of the active segment, a group without its commit, an ending without its
+rename, files of a truncation or take-over that was under way. Recovery removes exactly these, keeping in
+`kept/` a copy of all bytes that might be somebody's. Everything else that is wrong is damage, which is
+reported and left where it is (`verify` lists it, `repair` deals with it).
+
+How a tail is told from damage: behind a torn tail nothing valid follows. Whatever valid frame is found
+after a bad place was written by us, so the place is damage and the frame stays.
+
+What was once durable is not forgotten either: if the mark says that indexes were safe which are not there,
+they are reported as lost and left out (a gap), never given to other entries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from headrace.kernel.clock import Clock
+from headrace.kernel.errors import Damaged
+from headrace.log.active import ActiveSegment, create_active
+from headrace.log.body import BodyDecoder
+from headrace.log.damage import Damage, Recovery
+from headrace.log.disk import Disk, File
+from headrace.log.frame import HEADER_BYTES, Kind, decode_header
+from headrace.log.keep import keep_bytes, keep_file
+from headrace.log.mark import Extent, read_extent
+from headrace.log.meta import Meta
+from headrace.log.scan import Scanner
+from headrace.log.segment_name import FinalName, Listing
+from headrace.log.start import read_start
+from headrace.log.state import LogState
+from headrace.log.view import View
+
+_logger = logging.getLogger("headrace.log")
+
+
+@dataclass(slots=True)
+class Recovered:
+    meta: Meta
+    state: LogState
+    active: ActiveSegment
+    lost_until: int
+    """Indexes from `state.next_index` up to here were durable and are gone."""
+    report: Recovery
+
+
+@dataclass(slots=True)
+class _Findings:
+    damages: list[Damage] = field(default_factory=list)
+    cut_bytes: int = 0
+    cut_from_index: int | None = None
+    kept_copy: str | None = None
+
+    def report(self) -> Recovery:
+        return Recovery(self.cut_bytes, self.cut_from_index, self.kept_copy, tuple(self.damages))
+
+
+def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock) -> Recovered:
+    """Bring the log into a state that can be appended to. The writer lock must be held."""
+    findings = _Findings()
+    for name in disk.names(directory):
+        if name.endswith(".tmp"):
+            disk.remove(directory / name)
+    listing = Listing.of(disk.names(directory))
+    for obsolete in listing.obsolete:
+        keep_file(disk, directory, str(obsolete), clock)
+    findings.damages += missing_segments(listing)
+    extent = read_extent(disk, directory) or Extent()
+    if listing.active is not None:
+        active, meta, state = _recover_active(disk, directory, listing, meta, clock, findings)
+    else:
+        state = state_after(disk, directory, listing.finals, meta)
+        active = create_active(disk, directory, meta, state, clock.now_us())
+    if extent.suspect:
+        _write_again(active, extent.durable_index)
+    active.file.sync()
+    if extent.durable_index > state.next_index:
+        lost = (state.next_index, extent.durable_index)
+        what = "entries that had been made durable are not there"
+        findings.damages.append(Damage("cut", str(active.name), active.offset, 0, *lost, what))
+    report = findings.report()
+    for damage in report.damages:
+        _logger.warning("%s: %s", directory, damage)
+    return Recovered(meta, state, active, max(extent.durable_index, state.next_index), report)
+
+
+def missing_segments(listing: Listing) -> list[Damage]:
+    """Segments whose neighbours are there but which are not."""
+    damages = []
+    expected: int | None = None
+    for name in listing.segments:
+        if expected is not None and name.first_index != expected:
+            lost = (min(expected, name.first_index), name.first_index)
+            what = (
+                "the segment before this one is missing"
+                if lost[0] < lost[1]
+                else "it overlaps the one before"
+            )
+            damages.append(Damage("missing", str(name), 0, 0, *lost, what))
+        expected = name.next_index if isinstance(name, FinalName) else None
+    return damages
+
+
+def _recover_active(
+    disk: Disk, directory: Path, listing: Listing, meta: Meta, clock: Clock, findings: _Findings
+) -> tuple[ActiveSegment, Meta, LogState]:
+    name = listing.active
+    assert name is not None
+    file = disk.open(directory / str(name), write=True)
+    view = View(file, salt=meta.salt, finalized=False, copying=meta.settings.containers is not None)
+    created_us = clock.now_us()
+    try:
+        start = read_start(view, str(name))
+        meta, state, created_us = start.meta, start.state, start.header.time_us
+    except Damaged:
+        # The scan below reports it. What it carried over is found by folding the segment before.
+        state = state_after(disk, directory, listing.finals, meta)
+        state.next_index, state.epoch = name.first_index, max(state.epoch, name.epoch)
+    active = ActiveSegment(name, file, 0, created_us)
+    scanner = Scanner(view, str(name), name.first_index, BodyDecoder(meta.schema))
+    active.offset, open_group = fold_segment(scanner, state, active, findings.damages)
+    if open_group is not None:  # a group without its commit was never there
+        active.offset, state = open_group
+        active.table.cut(active.offset)
+    _cut_tail(disk, directory, active, meta, clock, state.next_index, scanner.ended, findings)
+    if active.offset == 0:  # nothing valid at all: begin it again
+        file.close()
+        state.epoch += 1
+        active = create_active(disk, directory, meta, state, clock.now_us())
+        disk.remove(directory / str(name))
+    return active, meta, state
+
+
+def fold_segment(
+    scanner: Scanner, state: LogState, active: ActiveSegment | None, damages: list[Damage]
+) -> tuple[int, tuple[int, LogState] | None]:
+    """Fold a segment's frames into `state`.
+
+    Returns where they end (before the footer, if there is one), and for a group that is still open where it
+    starts and the state before it.
+    """
+    end = 0
+    open_group: tuple[int, LogState] | None = None
+    for found in scanner:
+        if isinstance(found, Damage):
+            damages.append(found)
+            state.next_index = found.stop_lost or state.next_index
+            continue
+        kind = found.header.kind
+        if kind == Kind.FOOTER:
+            break
+        if not found.header.grouped:
+            open_group = None
+        elif open_group is None:
+            open_group = (found.offset, replace(state, commits=dict(state.commits)))
+        if kind != Kind.START:
+            state.apply(found.header, found.body.to_pybytes() if kind == Kind.COMMIT else b"")
+        if active is not None and kind == Kind.BATCH:
+            active.table.add(found.offset, found.header)
+        end = scanner.offset
+    return end, open_group
+
+
+def _cut_tail(
+    disk: Disk,
+    directory: Path,
+    active: ActiveSegment,
+    meta: Meta,
+    clock: Clock,
+    index: int,
+    only_footer: bool,
+    findings: _Findings,
+) -> None:
+    """Take off what follows the last good frame, keeping a copy of what is not just zeros or a footer."""
+    tail = active.file.read(active.file.size() - active.offset, active.offset)
+    containers = meta.settings.containers
+    torn = _torn_in_container(tail, active, meta) if containers else tail.rstrip(b"\0")
+    if torn and not only_footer:
+        findings.cut_bytes, findings.cut_from_index = len(torn), index
+        findings.kept_copy = keep_bytes(disk, directory, f"{active.name}.{active.offset}", torn, clock)
+        text = "%s: cut %d bytes of an unfinished write at index %d; a copy is in %s"
+        _logger.warning(text, directory, len(torn), index, findings.kept_copy)
+    if containers is None and tail:
+        active.file.truncate(active.offset)
+    elif torn:
+        active.file.write([bytes(len(tail))], active.offset)
+
+
+def _torn_in_container(tail: bytes, active: ActiveSegment, meta: Meta) -> bytes:
+    """A used container is full of its earlier life; only a frame of this one can be torn."""
+    header = decode_header(tail[:HEADER_BYTES], meta.salt)
+    return tail if header is not None and header.base_index >= active.name.first_index else b""
+
+
+def state_after(disk: Disk, directory: Path, finals: tuple[FinalName, ...], meta: Meta) -> LogState:
+    """The state behind the last finalized segment: its start frame and all its frames, folded."""
+    if not finals:
+        return LogState()
+    last = finals[-1]
+    with disk.opened(directory / str(last)) as file:
+        view = View(file, salt=meta.salt, finalized=True, copying=meta.settings.containers is not None)
+        state = LogState(next_index=last.first_index, head_key=last.first_key)
+        with contextlib.suppress(Damaged):
+            start = read_start(view, str(last))
+            state, meta = start.state, start.meta
+        fold_segment(Scanner(view, str(last), last.first_index, BodyDecoder(meta.schema)), state, None, [])
+    state.next_index = last.next_index
+    state.head_key = max(state.head_key, last.last_key)
+    return state
+
+
+def _write_again(active: ActiveSegment, durable_index: int) -> None:
+    """After a failed sync the cache may hold what the disk does not: make it all dirty again."""
+    row = max(active.table.row_of_index(durable_index), 0)
+    offset = active.table.offsets[row] if len(active.table) else 0
+    _copy_onto_itself(active.file, offset, active.offset)
+
+
+def _copy_onto_itself(file: File, offset: int, end: int) -> None:
+    while offset < end:
+        chunk = file.read(min(1 << 20, end - offset), offset)
+        file.write([chunk], offset)
+        offset += len(chunk)

@@ -1,0 +1,123 @@
+"""Verifying: reading every byte of a log and saying exactly what is wrong with it.
+
+Checked are: every frame's checksums, indexes without holes, keys that never go back, footers that match
+what they describe, names that match what is inside, and that what the mark calls durable is there. Nothing
+is changed. The tail of an active segment may be in the middle of being written, so an unfinished frame
+there is no damage unless it had been durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.kernel.errors import Damaged, NotFound
+from headrace.log.body import BodyDecoder
+from headrace.log.damage import Damage, Report
+from headrace.log.disk import Disk
+from headrace.log.frame import Kind
+from headrace.log.mark import MARK_FILE, Extent, read_extent
+from headrace.log.meta import Meta
+from headrace.log.recover import missing_segments
+from headrace.log.scan import Scanner
+from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName
+from headrace.log.start import read_start
+from headrace.log.table import BatchTable, read_footer
+from headrace.log.view import View
+
+Progress = Callable[[int, int], None]
+"""Called with bytes done and bytes in all."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    batches: int = 0
+    entries: int = 0
+    bytes: int = 0
+    next_index: int = 0
+    damages: list[Damage] = field(default_factory=list)
+
+
+def verify(disk: Disk, directory: Path, meta: Meta, progress: Progress | None = None) -> Report:
+    listing = Listing.of(disk.names(directory))
+    names = listing.segments
+    sizes = {name: disk.size(directory / str(name)) for name in names}
+    total = sum(sizes.values())
+    sums = _Sums(damages=missing_segments(listing))
+    extent = read_extent(disk, directory)  # before the scan: a writer may move it on meanwhile
+    for name in names:
+        try:
+            verify_segment(disk, directory, name, meta, sums)
+        except NotFound:
+            continue  # trimmed or renamed meanwhile
+        sums.bytes += sizes[name]
+        if progress is not None:
+            progress(sums.bytes, total)
+    _check_mark(directory, listing.active, extent, sums)
+    first = names[0].first_index if names else 0
+    damages = tuple(sorted(sums.damages, key=lambda damage: damage.first_lost))
+    return Report(len(names), sums.batches, sums.entries, sums.bytes, first, sums.next_index, damages)
+
+
+def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, sums: _Sums) -> None:
+    finalized = isinstance(name, FinalName)
+    with disk.opened(directory / str(name)) as file:
+        view = View(file, salt=meta.salt, finalized=finalized, copying=meta.settings.containers is not None)
+        try:
+            segment_meta = read_start(view, str(name)).meta
+            if segment_meta.id != meta.id:
+                what = f"it belongs to another log ({segment_meta.id})"
+                sums.damages.append(Damage("start", str(name), 0, 0, *_span(name), what))
+        except Damaged:
+            segment_meta = meta
+        scanner = Scanner(view, str(name), name.first_index, BodyDecoder(segment_meta.schema))
+        seen = BatchTable()
+        key = 0
+        for found in scanner:
+            if isinstance(found, Damage):
+                sums.damages.append(found)
+                continue
+            if found.header.kind != Kind.BATCH:
+                continue
+            seen.add(found.offset, found.header)
+            sums.batches += 1
+            sums.entries += found.header.entries
+            if found.header.first_key < key or found.header.last_key < found.header.first_key:
+                what = "its order keys go back"
+                place = (found.offset, found.header.frame_bytes, scanner.next_index, scanner.next_index)
+                sums.damages.append(Damage("header", str(name), *place, what))
+            key = found.header.last_key
+        sums.next_index = scanner.next_index
+        if isinstance(name, FinalName):
+            _check_ending(view, name, scanner, seen, sums)
+
+
+def _check_ending(view: View, name: FinalName, scanner: Scanner, seen: BatchTable, sums: _Sums) -> None:
+    if scanner.next_index != name.next_index:
+        lost = (scanner.next_index, max(name.next_index, scanner.next_index))
+        size = view.size - scanner.offset
+        what = "no valid frame to the end of the segment"
+        sums.damages.append(Damage("header", str(name), scanner.offset, size, *lost, what))
+        sums.next_index = name.next_index
+    footer = read_footer(view)
+    intact = footer is not None and footer.same_as(seen)
+    if not intact and not any(damage.file == str(name) for damage in sums.damages):
+        lost = (name.next_index, name.next_index)
+        what = "the footer does not match the segment" if footer else "the footer is damaged"
+        sums.damages.append(Damage("footer", str(name), scanner.offset, 0, *lost, what))
+
+
+def _check_mark(directory: Path, active: ActiveName | None, extent: Extent | None, sums: _Sums) -> None:
+    if extent is None:
+        if (directory / MARK_FILE).exists():
+            lost = (sums.next_index, sums.next_index)
+            sums.damages.append(Damage("mark", MARK_FILE, 0, 64, *lost, "it does not match its checksum"))
+    elif extent.durable_index > sums.next_index:
+        lost = (sums.next_index, extent.durable_index)
+        what = "durable entries are not there"
+        sums.damages.append(Damage("cut", str(active or directory.name), 0, 0, *lost, what))
+
+
+def _span(name: SegmentName) -> tuple[int, int | None]:
+    return name.first_index, name.next_index if isinstance(name, FinalName) else None
