@@ -5,8 +5,9 @@ Log (in headrace.log)     the log of Arrow record batches below everything
 """
 
 from headrace.kernel.errors import Broken, Closed, Damaged, HeadraceError, Refused, Retryable
+from headrace.log.batcher import FlushPolicy
 from headrace.log.channel import Channel, channel
-from headrace.log.queue import FlushPolicy, Reader, Writer, reader, writer
+from headrace.log.queue import Reader, Writer, reader, writer
 from headrace.log.settings import Settings
 
 __version__ = "0.1.0"

@@ -15,6 +15,9 @@ WRITER_ID_BYTES_MAX = 256
 WRITERS_MAX = 1024
 """Writers whose last commit is remembered; beyond, the one idle for longest is forgotten."""
 
+CARRIED_COMMITS_BYTES_MAX = 1 << 17
+"""What a segment's start says of earlier commits; it must fit the smallest container."""
+
 NAME_BYTES_MAX = 200
 CONTAINER_BYTES_MIN = 512 * 1024
 CONTAINER_BYTES_MAX = 1 << 30

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.kernel.errors import DiskFailed, DiskFull, HeadraceError
 from headrace.log.disk import BytesLike, Disk, File
-from headrace.log.frame import Header, Kind
+from headrace.log.frame import HEADER_BYTES, Header, Kind
 from headrace.log.meta import Meta
 from headrace.log.segment_name import ActiveName, FinalName, Listing
 from headrace.log.start import encode_start
 from headrace.log.state import LogState
 from headrace.log.table import BatchTable, encode_ending, ending_bytes
 
+_MARKERS_BYTES = 8 * HEADER_BYTES
+"""Room that batches leave free in a container, so that a full ring can still be told to trim."""
+
 
 class ActiveSegment:
-    def __init__(self, name: ActiveName, file: File, offset: int, created_us: int) -> None:
+    def __init__(self, name: ActiveName, file: File, start_bytes: int, created_us: int) -> None:
         self.name = name
         self.file = file
-        self.offset = offset
+        self.start_bytes = start_bytes
+        self.offset = start_bytes
         self.created_us = created_us
         self.table = BatchTable()
 
@@ -51,8 +56,8 @@ class ActiveSegment:
                 ) from full
             raise
 
-    def finalize(self, disk: Disk, meta: Meta, state: LogState, now_us: int) -> FinalName:
-        """Write the ending, sync all of it, and give the segment its final name."""
+    def write_ending(self, meta: Meta, state: LogState, now_us: int) -> None:
+        """Footer and trailer, synced with all that is before them; or a DiskFull and nothing."""
         at = Header(Kind.FOOTER, state.next_index, time_us=now_us, epoch=state.epoch)
         containers = meta.settings.containers
         size = containers.bytes if containers else None
@@ -61,21 +66,42 @@ class ActiveSegment:
         if size is None:
             self.file.truncate(self.offset + len(ending))
         self.file.sync()
-        final = FinalName(
-            self.name.first_index, state.next_index - 1, self.table.first_keys[0], state.head_key
-        )
+
+    def take_final_name(self, disk: Disk, state: LogState) -> FinalName:
+        first_key = self.table.first_keys[0] if len(self.table) else state.head_key
+        final = FinalName(self.name.first_index, state.next_index - 1, first_key, state.head_key)
         directory = self.file.path.parent
         disk.rename(directory / str(self.name), directory / str(final))
         disk.sync_dir(directory)
         return final
 
-    def room_in(self, container_bytes: int) -> int:
-        """Bytes of further frames that fit before the ending, if they are one batch."""
-        return container_bytes - self.offset - ending_bytes(len(self.table) + 1)
+    def room_in(self, container_bytes: int, more_batches: int, *, markers: bool) -> int:
+        """Bytes of further frames that fit before the ending, if so many of them are batches."""
+        kept = 0 if markers else _MARKERS_BYTES
+        return container_bytes - self.offset - ending_bytes(len(self.table) + more_batches) - kept
+
+    def room_when_new(self, container_bytes: int, batches: int) -> int:
+        """The same for a segment that has nothing but its start."""
+        return container_bytes - self.start_bytes - ending_bytes(batches) - _MARKERS_BYTES
 
 
-def create_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now_us: int) -> ActiveSegment:
-    """A new active segment after everything in `state`: whole with its start frame, or not there."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An active segment that is complete but has a temporary name: `put` makes it count."""
+
+    segment: ActiveSegment
+    temporary: Path
+
+    def put(self, disk: Disk) -> ActiveSegment:
+        path = self.temporary.parent / str(self.segment.name)
+        disk.rename(self.temporary, path)
+        disk.sync_dir(path.parent)
+        self.segment.file.path = path
+        return self.segment
+
+
+def prepare_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now_us: int) -> Prepared:
+    """A new active segment after everything in `state`, with its start frame on the disk."""
     name = ActiveName(state.epoch, state.next_index)
     start = encode_start(meta, state, now_us)
     temporary = directory / f"{name}.tmp"
@@ -86,10 +112,7 @@ def create_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now_
         file.truncate(0)
     file.write([start], 0)
     file.sync()
-    disk.rename(temporary, directory / str(name))
-    disk.sync_dir(directory)
-    file.path = directory / str(name)
-    return ActiveSegment(name, file, len(start), now_us)
+    return Prepared(ActiveSegment(name, file, len(start), now_us), temporary)
 
 
 def _take_container(disk: Disk, path: Path, size: int) -> None:

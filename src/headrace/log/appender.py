@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from headrace.kernel.clock import Clock
-from headrace.kernel.errors import Broken, Fenced, HeadraceError, KeyOrder, LogFull, Retryable, TooLarge
+from headrace.kernel.errors import Broken, DiskFull, Fenced, HeadraceError, KeyOrder, LogFull, TooLarge
 from headrace.kernel.limits import BATCH_BYTES_MAX, INDEX_MAX
-from headrace.log.active import ActiveSegment, create_active
+from headrace.log.active import ActiveSegment, prepare_active
 from headrace.log.body import BodyEncoder
 from headrace.log.disk import BytesLike, Disk, File
 from headrace.log.frame import Header, Kind, checksum, encode_header, marks, padding
@@ -27,11 +27,10 @@ from headrace.log.lock import WriterLock
 from headrace.log.mark import Extent, Mark
 from headrace.log.meta import Meta
 from headrace.log.recover import recover
-from headrace.log.replace_active import cut_log
+from headrace.log.replace_active import cut_log, plan_cut
 from headrace.log.retention import free_or_remove, removable
 from headrace.log.segment_name import Listing
 from headrace.log.state import Commit, LogState, encode_commit
-from headrace.log.table import ending_bytes
 
 
 @dataclass(slots=True)
@@ -45,6 +44,10 @@ class _Frames:
     @property
     def bytes(self) -> int:
         return sum(header.frame_bytes for header in self.headers)
+
+    @property
+    def batches(self) -> int:
+        return sum(header.kind == Kind.BATCH for header in self.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,19 @@ class Appender:
         self._key = KeyColumn(meta.schema, meta.order_by) if meta.order_by else None
         self._held: list[_Frames] = []
         self._mark = Mark.open(disk, directory, write=True)
+
+    def begin(self, lost_until: int) -> None:
+        """Be ready: indexes up to `lost_until` that were durable once and are gone are left out for good.
+
+        The gap is on the disk before the mark, which knew of the loss, is written again.
+        """
+        if lost_until > self.state.next_index:
+            frames = _Frames([], [], [])
+            self._add_marker(frames, Kind.GAP, self.state.next_index, self.state.next_index, lost_until)
+            self._take(frames, tell=False)
+            self._sync_file(self.active.file)
+            self.durable_index = self.state.next_index
+        self.remove_trimmed()
         self.write_mark()
 
     # --- what can be appended
@@ -137,14 +153,8 @@ class Appender:
             self._add_marker(frames, Kind.BASE, self.state.next_index, before)
             self._take(frames)
             self.write_held()
-            self.active.file.sync()
+            self._sync_file(self.active.file)
         self.remove_trimmed()
-
-    def gap(self, stop: int) -> None:
-        """Leave out the indexes up to `stop`: they were acknowledged once, and are lost."""
-        frames = _Frames([], [], [])
-        self._add_marker(frames, Kind.GAP, self.state.next_index, self.state.next_index, stop)
-        self._take(frames)
 
     def _keys(self, records: pa.RecordBatch, index: int, head: int, last: int | None) -> tuple[int, int]:
         if self._key is None:
@@ -186,8 +196,8 @@ class Appender:
 
     # --- getting it written
 
-    def _take(self, frames: _Frames) -> None:
-        self._make_room(frames.bytes)
+    def _take(self, frames: _Frames, *, tell: bool = True) -> None:
+        self._make_room(frames)
         if self.meta.settings.write_buffers > 1:
             self._held.append(frames)
         else:
@@ -195,7 +205,7 @@ class Appender:
         for header, body in zip(frames.headers, frames.bodies, strict=True):
             self.state.apply(header, body)
         self.tickets += len(frames.headers)
-        if not self._held:
+        if tell and not self._held:
             self.write_mark()
 
     def _write(self, frames: _Frames) -> None:
@@ -217,18 +227,21 @@ class Appender:
         if len(self._held) >= self.meta.settings.write_buffers:
             self.write_held()
 
-    def _make_room(self, size: int) -> None:
+    def _make_room(self, frames: _Frames) -> None:
         """Begin a new segment if the active one is full by its policy or its container."""
-        containers, finalize = self.meta.settings.containers, self.meta.settings.finalize
+        containers, finalize, active = self.meta.settings.containers, self.meta.settings.finalize, self.active
         if containers:
-            room = self.active.room_in(containers.bytes) - sum(held.bytes for held in self._held)
-            if size + 64 > room:
-                most = containers.bytes - self._start_bytes() - ending_bytes(1)
-                if size + 64 > most:
-                    raise TooLarge(f"{size} bytes in one append: a container of this log takes {most}")
-                self.roll()
+            markers = frames.batches == 0
+            batches = frames.batches + sum(held.batches for held in self._held)
+            held_bytes = sum(held.bytes for held in self._held)
+            if frames.bytes > active.room_in(containers.bytes, batches, markers=markers) - held_bytes:
+                most = active.room_when_new(containers.bytes, frames.batches)
+                if frames.bytes > most:
+                    raise TooLarge(
+                        f"{frames.bytes} bytes in one append: a container of this log takes {most}"
+                    )
+                self.roll(beyond_limit=markers)
             return
-        active = self.active
         if active.entries and (
             active.offset >= finalize.bytes
             or active.entries >= finalize.entries
@@ -236,48 +249,62 @@ class Appender:
         ):
             self.roll()
 
-    def _start_bytes(self) -> int:
-        return self.active.table.offsets[0] if len(self.active.table) else self.active.offset
-
     # --- segments
 
-    def roll(self) -> None:
-        """Finalize the active segment and begin the next one."""
+    def roll(self, *, beyond_limit: bool = False) -> None:
+        """Finalize the active segment and begin the next one.
+
+        The next one is prepared first, so that a full disk is noticed while nothing has changed.
+        `beyond_limit` lets a marker have one container more: a full ring must still be able to trim.
+        """
         self._check()
         self.write_held()
-        now_us = self._clock.now_us()
-        try:
+        if not beyond_limit:
             self._check_room_for_container()
-            if self.active.entries:
-                self.active.finalize(self._disk, self.meta, self.state, now_us)
-                self.durable_index = self.state.next_index
-                self.active = create_active(self._disk, self._directory, self.meta, self.state, now_us)
-            else:
-                self._replace_empty_active(now_us)
-        except Retryable:
+        has_indexes = self.state.next_index > self.active.name.first_index
+        if not has_indexes:  # full of markers: a fresh segment that carries the same state replaces it
+            self.state.epoch += 1
+        now_us, old = self._clock.now_us(), self.active
+        try:
+            prepared = prepare_active(self._disk, self._directory, self.meta, self.state, now_us)
+            try:
+                if has_indexes:
+                    old.write_ending(self.meta, self.state, now_us)
+            except DiskFull:
+                free_or_remove(self._disk, prepared.temporary, self.meta.settings.containers)
+                raise
+        except DiskFull:
             raise
         except HeadraceError as error:
             raise self.fail(error) from error
+        self._check()
+        try:
+            if has_indexes:
+                old.take_final_name(self._disk, self.state)
+            self.active = prepared.put(self._disk)
+            if not has_indexes:
+                free_or_remove(self._disk, old.file.path, self.meta.settings.containers)
+        except HeadraceError as error:
+            raise self.fail(error) from error
+        self.durable_index = self.state.next_index
         self.write_mark()
         self.apply_retention()
-
-    def _replace_empty_active(self, now_us: int) -> None:
-        """A segment full of markers only is replaced by a fresh one that carries the same state."""
-        self.state.epoch += 1
-        old = self._directory / str(self.active.name)
-        self.active = create_active(self._disk, self._directory, self.meta, self.state, now_us)
-        free_or_remove(self._disk, old, self.meta.settings.containers)
 
     def _check_room_for_container(self) -> None:
         containers = self.meta.settings.containers
         if containers is None or containers.limit is None:
             return
-        listing = Listing.of(self._disk.names(self._directory))
-        if not listing.free and len(listing.finals) + 1 >= containers.limit:
+        if self._containers_used() >= containers.limit:
+            self.apply_retention()
+        if self._containers_used() >= containers.limit:
             raise LogFull(
                 f"all {containers.limit} containers of {self._directory} hold live entries: trim it, "
                 "or reopen it with a higher limit"
             )
+
+    def _containers_used(self) -> int:
+        listing = Listing.of(self._disk.names(self._directory))
+        return 0 if listing.free else len(listing.segments)
 
     def apply_retention(self) -> None:
         """Remove what the retention policy lets go."""
@@ -288,6 +315,7 @@ class Appender:
     def remove_trimmed(self) -> None:
         """Remove the files of segments that lie wholly below the base."""
         gone = False
+        self._check()
         for name in Listing.of(self._disk.names(self._directory)).finals:
             if name.next_index <= self.state.base_index:
                 free_or_remove(self._disk, self._directory / str(name), self.meta.settings.containers)
@@ -304,29 +332,43 @@ class Appender:
 
     def sync(self, written: Written) -> None:
         """Make `written` durable. Runs beside appends; a segment finalized meanwhile is synced already."""
-        try:
-            written.file.sync()
-        except Broken as error:
-            raise self.fail(error) from error
+        self._sync_file(written.file)
         self._check()  # acknowledged is only what was synced before anyone took over
         self.durable_index = max(self.durable_index, written.next_index)
         self.write_mark()
+
+    def _sync_file(self, file: File) -> None:
+        try:
+            file.sync()
+        except Broken as error:
+            raise self.fail(error) from error
 
     def cut(self, index: int) -> Appender:
         """Cut off the entries from `index` on; the appender to go on with."""
         self._check()
         epoch = self.state.epoch + 1
-        # The mark first: a crash after the cut must not take what was cut for lost.
-        self._mark.write(Extent(self.state.base_index, index, min(index, self.durable_index), epoch))
-        cut_log(self._disk, self._directory, self.meta, index, epoch)
-        recovered = recover(self._disk, self._directory, self.meta, self._clock)
+        plan = plan_cut(self._disk, self._directory, self.meta, index, epoch, self.state.base_index)
+        try:
+            # The mark first: a crash after the cut must not take what was cut for lost.
+            self._mark.write(Extent(self.state.base_index, index, min(index, self.durable_index), epoch))
+            cut_log(self._disk, self._directory, self.meta, plan)
+            recovered = recover(self._disk, self._directory, self.meta, self._clock)
+            after = Appender(
+                self._disk,
+                self._directory,
+                self.meta,
+                recovered.state,
+                recovered.active,
+                self._lock,
+                self._clock,
+            )
+            after.tickets = self.tickets
+            after.begin(recovered.lost_until)
+            if recovered.meta.schema != self.meta.schema:
+                after.roll()  # the log was cut in a segment of an older schema
+        except HeadraceError as error:
+            raise self.fail(error) from error
         self._mark.close()
-        after = Appender(
-            self._disk, self._directory, self.meta, recovered.state, recovered.active, self._lock, self._clock
-        )
-        after.tickets = self.tickets
-        if recovered.meta.schema != self.meta.schema:
-            after.roll()  # the log was cut in a segment of an older schema
         return after
 
     def _check(self) -> None:
@@ -358,7 +400,7 @@ class Appender:
                 self._mark.write(self.extent())
 
     def close(self, *, clean: bool) -> None:
-        if clean and self.failure is None:
+        if clean and self.failure is None and self._lock.held:
             with contextlib.suppress(HeadraceError):
                 self._mark.write(replace(self.extent(), clean=True))
         self._mark.close()

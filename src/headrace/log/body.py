@@ -46,6 +46,10 @@ class BodyEncoder:
         for field in schema:
             if _has_dictionary(field.type):
                 raise SchemaMismatch(f"field {field.name!r} is a {field.type}: decode dictionaries first")
+        try:
+            _empty(schema)
+        except pa.ArrowException as error:
+            raise SchemaMismatch(f"this schema cannot be stored: {error}") from error
         options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
         self._tag = schema_tag(schema)
         self._whole = _Message(schema, options)
@@ -76,6 +80,8 @@ class BodyDecoder:
         self._chosen: list[int] | None = None
         self.schema = schema
         if columns is not None:
+            if not columns:
+                raise SchemaMismatch(f"choose at least one column of {', '.join(schema.names)}")
             self._chosen = [schema.get_field_index(name) for name in columns]
             if missing := [n for n, at in zip(columns, self._chosen, strict=True) if at < 0]:
                 raise SchemaMismatch(f"no field {missing[0]!r}: the fields are {', '.join(schema.names)}")

@@ -18,10 +18,11 @@ from pathlib import Path
 
 from headrace.kernel.errors import Closed, WriterTaken
 from headrace.kernel.names import checked_name
+from headrace.log.batcher import FlushPolicy
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.positions import PositionFile
-from headrace.log.queue import RAW_SCHEMA, FlushPolicy, Reader, Writer
+from headrace.log.queue import RAW_SCHEMA, Reader, Writer
 from headrace.log.settings import Finalize, Retention, Settings
 
 _SETTINGS = Settings(finalize=Finalize(bytes=8 << 20), retention=Retention(consumed=True))
@@ -51,6 +52,14 @@ class Channel:
 
     def get(self, timeout: float | None = None) -> bytes | None:
         """The next record; None if there is none within `timeout` seconds (None waits for ever)."""
+        try:
+            return self._get(timeout)
+        except Closed:
+            if not self._closed:
+                raise
+            return None
+
+    def _get(self, timeout: float | None) -> bytes | None:
         consumer = self._consumer()
         deadline = None if timeout is None else time.monotonic() + timeout
         while (data := consumer.read()) is None:
@@ -58,8 +67,6 @@ class Channel:
             if left is not None and left <= 0:
                 return None
             consumer.wait(left)
-            if self._closed:
-                return None
         return data
 
     def ack(self) -> None:
@@ -94,6 +101,8 @@ class Channel:
 
     def close(self) -> None:
         self._closed = True
+        if self._reader is not None:
+            self._reader.stop()
         for part in (self._writer, self._reader, self._position):
             if part is not None:
                 part.close()

@@ -38,7 +38,7 @@ class Cursor:
     ) -> None:
         self.index = start
         """The next index to be read. 0 means the oldest entry that is kept."""
-        self.closed = False
+        self.stopped = False
         self._disk = disk
         self._directory = directory
         self._meta = meta
@@ -46,7 +46,8 @@ class Cursor:
         self._on_damage = on_damage
         self._mark = Mark.open(disk, directory, write=False)
         self._segment: SegmentReader | None = None
-        self._delivered = False
+        self._epoch: int | None = None
+        """Of the last batch that was delivered."""
         self._told: Damage | None = None
         self._looked_twice = False
         self._watch: Watch | None = None
@@ -54,7 +55,7 @@ class Cursor:
 
     def next(self) -> Batch | Head | None:
         """What comes next, or None if that is not there yet."""
-        if self.closed:
+        if self.stopped:
             raise Closed(f"this cursor on {self._directory} is closed")
         if self._watch is not None:
             self._seen = self._watch.seen()
@@ -66,12 +67,13 @@ class Cursor:
             self._looked_twice &= step is Pause.NOT_YET
             if isinstance(step, Batch):
                 batch = step if step.base_index >= self.index else step.slice(self.index)
-                self.index, self._delivered = batch.next_index, True
+                self.index, self._epoch = batch.next_index, batch.epoch
                 return batch
             if isinstance(step, Head):
                 return step
             if isinstance(step, Damage):
-                self._tell(step)
+                if not self._recycled():
+                    self._tell(step)
             elif step is Pause.END:
                 self._leave_segment(self._segment.expected)
             elif not self._look_again():
@@ -79,9 +81,9 @@ class Cursor:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until the log moves after the last `next()`; False when the timeout came first."""
+        if self.stopped:
+            return False
         if self._watch is None:
-            if self.closed:
-                return False
             self._watch = watch(self._directory / MARK_FILE)
             self._seen = self._watch.seen()
             return True  # it may have moved before there was a watch: look again
@@ -90,10 +92,9 @@ class Cursor:
         return moved
 
     def wait_open(self) -> bool:
-        """Sleep until the log moves; False when that is because this cursor was closed."""
-        if not self.closed:
-            self.wait()
-        return not self.closed
+        """Sleep until the log moves; False when that is because this cursor was stopped."""
+        self.wait()
+        return not self.stopped
 
     def back_to(self, index: int) -> None:
         """Go back to `index`."""
@@ -120,12 +121,13 @@ class Cursor:
             listing = Listing.of(self._disk.names(self._directory))
             if not listing.segments:
                 return False
-            self._skip_trimmed(max(listing.segments[0].first_index, self._extent().base_index))
+            self._skip_trimmed(listing)
             name = _holding(listing.segments, self.index)
             if name is None:
                 return False
             try:
                 segment = SegmentReader.open(self._disk, self._directory, name, self._meta, self._columns)
+                self._check_history(listing)
             except NotFound:
                 continue
             if name.first_index > self.index:
@@ -138,11 +140,47 @@ class Cursor:
             return True
         return False
 
-    def _skip_trimmed(self, base: int) -> None:
+    def _skip_trimmed(self, listing: Listing) -> None:
+        extent = self._mark.read()
+        base = listing.segments[0].first_index if extent is None else extent.base_index
         if self.index < base:
             if self.index > 0:
                 raise Trimmed(f"{self._directory} begins at index {base}: {self.index} has been removed")
             self.index = base
+
+    def _check_history(self, listing: Listing) -> None:
+        """Raise Truncated if what was delivered last is not in the log any more, or was written anew.
+
+        Batches keep the epoch they were first written in, through truncations and take-overs.
+        """
+        if self._epoch is None or self._extent().epoch <= self._epoch:
+            return
+        name = _holding(listing.segments, self.index - 1)
+        if name is None or name.first_index > self.index - 1 or self._extent().base_index >= self.index:
+            return
+        before = SegmentReader.open(self._disk, self._directory, name, self._meta, self._columns)
+        try:
+            before.seek(self.index - 1)
+            step = before.step(self.index - 1)
+            while isinstance(step, Head):
+                step = before.step(self.index - 1)
+        finally:
+            before.close()
+        rewritten = isinstance(step, Batch) and step.epoch > self._epoch
+        if rewritten or step is Pause.NOT_YET:
+            raise Truncated(
+                f"{self._directory} was cut off below index {self.index}, where a reader had been"
+            )
+
+    def _recycled(self) -> bool:
+        """Whether the container under this cursor has gone on to another life: then leave it."""
+        assert self._segment is not None
+        if self._meta.settings.containers is None:
+            return False
+        if self._segment.name in Listing.of(self._disk.names(self._directory)).segments:
+            return False
+        self._leave_segment(self.index)
+        return True
 
     def _leave_segment(self, reached: int) -> None:
         assert self._segment is not None
@@ -157,21 +195,15 @@ class Cursor:
         if not segment.linked:  # replaced by a truncation or take-over, or trimmed
             self._leave_segment(self.index)
             return True
-        if extent.next_index < self.index and self._delivered and extent.epoch:
-            raise Truncated(
-                f"{self._directory} was cut to index {extent.next_index} behind a reader at {self.index}"
-            )
-        if extent.next_index <= segment.expected:
-            return False
+        replaced = extent.epoch > segment.epoch and self._recycled()
+        if replaced or extent.next_index <= segment.expected:
+            return replaced
         if not self._looked_twice:  # the mark is written after the frame: now it must be there
             self._looked_twice = True
             return True
-        listing = Listing.of(self._disk.names(self._directory))
-        if segment.name not in listing.segments:
-            successor = _holding(listing.segments, segment.expected)
-            if successor is not None and successor.first_index != segment.name.first_index:
-                self._leave_segment(self.index)
-                return True
+        if segment.name not in Listing.of(self._disk.names(self._directory)).segments:
+            self._leave_segment(self.index)
+            return True
         step = segment.damage_here("header", "no valid frame", extent.durable_index)
         if isinstance(step, Damage) and step != self._told:
             self._tell(step)
@@ -181,9 +213,15 @@ class Cursor:
     def _extent(self) -> Extent:
         return self._mark.read() or Extent()
 
+    def stop(self) -> None:
+        """From any thread: wake who waits, and let every later call raise Closed."""
+        self.stopped = True
+        if self._watch is not None:
+            self._watch.wake()
+
     def close(self) -> None:
-        """Stop: who waits in another thread is woken."""
-        self.closed = True
+        """By the thread that reads: stop, and let the files go."""
+        self.stop()
         if self._watch is not None:
             self._watch.close()
         if self._segment is not None:

@@ -19,11 +19,21 @@ import errno
 import fcntl
 import mmap
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
-from headrace.kernel.errors import DiskFailed, DiskFull, HeadraceError, NoPermission, NotALog, NotFound
+from headrace.kernel.errors import (
+    BadName,
+    DiskFailed,
+    DiskFull,
+    HeadraceError,
+    NoPermission,
+    NotALog,
+    NotFound,
+)
 
 BytesLike = bytes | bytearray | memoryview
 _IOV_MAX = 1024
@@ -98,6 +108,10 @@ class File:
             return False
         return True
 
+    def unlock(self) -> None:
+        """Let the lock go even if a forked child still has the file open."""
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
@@ -121,6 +135,17 @@ class Disk:
     def names(self, directory: Path) -> list[str]:
         with _translated(directory):
             return sorted(os.listdir(directory))
+
+    def kind(self, path: Path) -> Literal["directory", "file", "nothing"]:
+        """What is at `path`."""
+        if "\0" in str(path):
+            raise BadName(f"a path cannot contain a NUL: {str(path)!r}")
+        with _translated(path):
+            try:
+                mode = os.stat(path).st_mode
+            except FileNotFoundError:
+                return "nothing"
+        return "directory" if stat.S_ISDIR(mode) else "file"
 
     def size(self, path: Path) -> int:
         with _translated(path):
@@ -177,6 +202,8 @@ def error_for(error: OSError, path: Path) -> HeadraceError:
             return DiskFull(f"no room on the disk for {path}: free some and try again")
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return NoPermission(f"not allowed to open or change {path} ({reason}): check who owns it")
+        case errno.ENAMETOOLONG:
+            return BadName(f"the path {str(path)[:60]}… is too long: choose a shorter one")
         case errno.ENOENT:
             return NotFound(f"{path} does not exist")
         case errno.ENOTDIR | errno.EISDIR | errno.EEXIST:

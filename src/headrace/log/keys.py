@@ -25,11 +25,10 @@ from headrace.kernel.errors import BadSettings, KeyOrder
 _Code = tuple[Callable[[Any], int], Callable[[int], Any]]
 _TOP = 1 << 63
 _MASK = (1 << 64) - 1
-KEY_MAX = _MASK
 
 
 def encode_int(value: int) -> int:
-    return (value + _TOP) & _MASK
+    return value + _TOP
 
 
 def decode_int(key: int) -> int:
@@ -74,16 +73,17 @@ class KeyColumn:
 
     def encode(self, value: Any) -> int:
         """The 64 bits of one value, which may be a Python object of the column's type or its number."""
-        if not isinstance(value, int | float):
-            value = pa.scalar(value, self.type).cast(self._storage).as_py()
-        elif self._format != "d" and isinstance(value, float):
-            raise KeyOrder(f"the order key {self.name!r} is a {self.type}, not {value!r}")
-        elif value != value:
-            raise KeyOrder(f"NaN cannot be an order key (field {self.name!r})")
-        bits = self._encode(value)
-        if not 0 <= bits <= KEY_MAX:
-            raise KeyOrder(f"the order key {value!r} does not fit {self.type}")
-        return bits
+        if isinstance(value, float) and (self._format != "d" or value != value):
+            raise KeyOrder(f"{value!r} cannot be the order key {self.name!r}, which is a {self.type}")
+        try:
+            number = pa.scalar(value, self.type).cast(self._storage).as_py()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise KeyOrder(
+                f"{value!r} cannot be the order key {self.name!r}, which is a {self.type}"
+            ) from error
+        if number is None:
+            raise KeyOrder(f"the order key {self.name!r} cannot be null")
+        return self._encode(number)
 
     def decode(self, key: int) -> Any:
         """The value of 64 bits, as a Python object of the column's type."""

@@ -73,4 +73,5 @@ class WriterLock:
         return self._file.linked()
 
     def release(self) -> None:
+        self._file.unlock()
         self._file.close()

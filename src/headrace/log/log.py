@@ -20,7 +20,17 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.clock import Clock, SystemClock
-from headrace.kernel.errors import Closed, HeadraceError, ReadOnly, Refused, SchemaMismatch, TooLarge, Trimmed
+from headrace.kernel.errors import (
+    Closed,
+    HeadraceError,
+    KeyOrder,
+    ReadOnly,
+    Refused,
+    Retryable,
+    SchemaMismatch,
+    TooLarge,
+    Trimmed,
+)
 from headrace.kernel.limits import NOTE_BYTES_MAX, WRITER_ID_BYTES_MAX
 from headrace.log.appender import Appender
 from headrace.log.commit import GroupCommit
@@ -105,10 +115,10 @@ class Log:
         `writer` and `sequence` make it safe to repeat: a group whose sequence number is not larger than the
         last one committed by that writer is answered (`repeated=True`), not appended again.
         """
-        if not writer or len(writer.encode()) > WRITER_ID_BYTES_MAX:
-            raise Refused(f"a writer's id has 1 to {WRITER_ID_BYTES_MAX} bytes, not {len(writer.encode())}")
-        if len(note.encode()) > NOTE_BYTES_MAX:
-            raise TooLarge(f"a group's note has at most {NOTE_BYTES_MAX} bytes, not {len(note.encode())}")
+        _check_text(writer, "a writer's id", 1, WRITER_ID_BYTES_MAX)
+        _check_text(note, "a group's note", 0, NOTE_BYTES_MAX)
+        if not isinstance(sequence, int) or not -(1 << 63) <= sequence < 1 << 63:
+            raise Refused(f"a sequence number is an integer of 64 bits, not {sequence!r}")
         batches = [batch for part in records for batch in self._checked(part)]
         with self._lock:
             appender = self._writer()
@@ -148,7 +158,7 @@ class Log:
         """Remove the entries below `before`; space is freed by whole segments."""
         with self._lock:
             appender = self._writer()
-            if before > appender.state.next_index:
+            if before < 0 or before > appender.state.next_index:
                 raise Refused(f"cannot trim before {before}: the log ends at {appender.state.next_index}")
             appender.trim(before)
             appender.write_mark()
@@ -207,6 +217,10 @@ class Log:
         cursor = self.cursor(start, columns=columns, on_damage=on_damage)
         try:
             while stop is None or cursor.index < stop:
+                if cursor.stopped:
+                    if follow:
+                        return
+                    self._check_open()
                 limit = self.durable_index if durable else None
                 item = None if limit is not None and cursor.index >= limit else cursor.next()
                 if isinstance(item, Batch):
@@ -225,24 +239,24 @@ class Log:
         self, start: int = 0, *, columns: Sequence[str] | None = None, on_damage: OnDamage | None = None
     ) -> Cursor:
         """A cursor at `start`, for callers that want to decide themselves when to wait."""
-        self._check_open()
-        with self._lock:
-            if self._appender is not None:
-                self._appender.write_held()
-        if start < 0:
-            raise Refused(f"an index is not negative: {start}")
+        self._show_held()
+        if not isinstance(start, int) or start < 0:
+            raise Refused(f"an index is a number from 0 on, not {start!r}")
         cursor = Cursor(self._disk, self.path, self._meta, start, columns=columns, on_damage=on_damage)
         self._cursors.add(cursor)
         return cursor
 
     def seek_key(self, key: Any) -> int:
         """The index of the first entry whose order key is at least `key`; the next index if there is none."""
-        self._check_open()
+        self._show_held()
+        first_index, next_index = self.first_index, self.next_index
         if self._meta.order_by is None:
-            return max(self.first_index, min(int(key), self.next_index))
+            if not isinstance(key, int):
+                raise KeyOrder(f"{self.path} is ordered by index, and {key!r} is none")
+            return max(first_index, min(key, next_index))
         sortable = self._key_column().encode(key)
-        found = index_of_key(self._disk, self.path, self._meta, sortable)
-        return self.next_index if found is None else max(found, self.first_index)
+        found = index_of_key(self._disk, self.path, self._meta, sortable, first_index)
+        return next_index if found is None else found
 
     # --- what it knows of itself
 
@@ -282,10 +296,7 @@ class Log:
 
     def verify(self, progress: Progress | None = None) -> Report:
         """Read and check every byte; nothing is changed."""
-        self._check_open()
-        with self._lock:
-            if self._appender is not None:
-                self._appender.write_held()
+        self._show_held()
         return verify(self._disk, self.path, self._meta, progress)
 
     # --- the end
@@ -300,7 +311,7 @@ class Log:
         finally:
             self._closed.set()
             for cursor in list(self._cursors):
-                cursor.close()
+                cursor.stop()
             if self._appender is not None:
                 self._appender.close(clean=True)
 
@@ -318,6 +329,13 @@ class Log:
             raise ReadOnly(f"{self.path} was opened to be read only")
         return self._appender
 
+    def _show_held(self) -> None:
+        """Readers are to see what write buffers still hold back."""
+        self._check_open()
+        with self._lock:
+            if self._appender is not None and self._appender.failure is None:
+                self._appender.write_held()
+
     def _check_open(self) -> None:
         if self._closed.is_set():
             raise Closed(f"the log {self.path} is closed")
@@ -326,6 +344,9 @@ class Log:
         if not isinstance(records, pa.RecordBatch | pa.Table):
             raise SchemaMismatch(f"append takes an Arrow RecordBatch or Table, not {type(records).__name__}")
         check_schema(self._meta.schema, records.schema, str(self.path))
+        for field, column in zip(records.schema, records.columns, strict=True):
+            if not field.nullable and column.null_count:
+                raise SchemaMismatch(f"{self.path}: {field.name!r} may not be null, and is in what was given")
         return split(records)
 
     def _append_group(
@@ -357,5 +378,16 @@ class Log:
         while not self._closed.wait(self._meta.settings.sync_interval_ms / 1000):
             try:
                 self.sync(force=True)
+            except Retryable:
+                continue  # a full disk: what is held back is tried again
             except HeadraceError:
                 return  # the appender remembers, and tells the next caller
+
+
+def _check_text(text: str, what: str, least: int, most: int) -> None:
+    try:
+        size = len(text.encode())
+    except (AttributeError, UnicodeEncodeError):
+        raise Refused(f"{what} is text, not {text!r}") from None
+    if not least <= size <= most:
+        raise TooLarge(f"{what} has {least} to {most} bytes, not {size}")

@@ -71,13 +71,12 @@ def decode_meta(raw: bytes, where: str) -> Meta:
     try:
         fields = msgspec.json.decode(raw, type=dict[str, Any])
         expected = fields.pop("checksum", None)
-        format_version = fields["format"]
-        if isinstance(format_version, int) and format_version > FORMAT:
-            raise NewerFormat(
-                f"{where} has format {format_version}; this headrace reads up to {FORMAT}: upgrade headrace"
-            )
-        if expected != _checksum(fields):
+        if expected != _checksum(fields):  # this rule stays the same in every format
             raise Damaged(f"{where} does not match its checksum: run `headrace log repair`")
+        if fields["format"] > FORMAT:
+            raise NewerFormat(
+                f"{where} has format {fields['format']}; this headrace reads up to {FORMAT}: upgrade headrace"
+            )
         return Meta(
             id=fields["id"],
             created_us=fields["created_us"],

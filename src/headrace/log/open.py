@@ -21,9 +21,10 @@ from headrace.log.damage import Recovery
 from headrace.log.disk import Disk
 from headrace.log.keys import KeyColumn
 from headrace.log.lock import LOCK_FILE, WriterLock
+from headrace.log.mark import Mark, read_extent
 from headrace.log.meta import META_FILE, Meta, load_meta, save_meta
 from headrace.log.recover import recover
-from headrace.log.replace_active import cut_log
+from headrace.log.replace_active import cut_log, plan_cut
 from headrace.log.segment_name import Listing, parse_name
 from headrace.log.settings import Settings
 
@@ -43,6 +44,7 @@ class Wanted:
     def check(self, meta: Meta, path: Path) -> None:
         """Raise SchemaMismatch if the log at `path` is not what the caller takes it for."""
         if self.schema is not None:
+            check_is_schema(self.schema)
             check_schema(meta.schema, self.schema, str(path))
         if self.order_by is not None and self.order_by != meta.order_by:
             kept = f"field {meta.order_by!r}" if meta.order_by else "index"
@@ -50,6 +52,8 @@ class Wanted:
 
     def new_meta(self, now_us: int) -> Meta:
         assert self.schema is not None
+        if not len(self.schema):
+            raise SchemaMismatch("a schema without fields: there would be nothing to store")
         settings = (self.settings or Settings()).checked()
         if self.order_by is not None:
             KeyColumn(self.schema, self.order_by)
@@ -62,11 +66,12 @@ class Wanted:
 
 def open_meta(disk: Disk, path: Path, wanted: Wanted) -> Meta:
     """The meta of an existing log, checked against what is wanted."""
-    if not path.exists():
+    kind = disk.kind(path)
+    if kind == "nothing":
         raise NotFound(f"there is no log at {path}: give a schema to create one, or check the path")
-    if not path.is_dir():
+    if kind == "file":
         raise NotALog(f"{path} is a file; a log is a directory: choose another path")
-    if not (path / META_FILE).exists():
+    if disk.kind(path / META_FILE) == "nothing":
         names = disk.names(path)
         if any(parse_name(name) for name in names):
             raise Damaged(f"{path} has segments but no {META_FILE}: run `headrace log repair {path}`")
@@ -81,6 +86,7 @@ def open_appender(
 ) -> tuple[Appender, Recovery]:
     """Hold the log, creating it if need be, recover it, and make it ready to be appended to."""
     if wanted.schema is not None and _is_free(disk, path):
+        check_is_schema(wanted.schema)
         _create(disk, path, wanted.new_meta(clock.now_us()))
     meta = open_meta(disk, path, wanted)
     lock = WriterLock.acquire(disk, path, take_over=take_over)
@@ -88,18 +94,22 @@ def open_appender(
         meta = _with_settings(meta, wanted, path)
         if take_over:
             _fence(disk, path, meta)
-        recovered = recover(disk, path, meta, clock)
-        meta = _with_settings(recovered.meta, wanted, path)
+        recovered = recover(disk, path, meta, clock, new_epoch=take_over)
         if meta.encode() != load_meta(disk, path).encode():
             save_meta(disk, path, meta)
         appender = Appender(disk, path, meta, recovered.state, recovered.active, lock, clock)
-        if recovered.lost_until > recovered.state.next_index:
-            appender.gap(recovered.lost_until)
-        appender.remove_trimmed()
+        appender.begin(recovered.lost_until)
+        if recovered.meta.schema != meta.schema:
+            appender.roll()  # a change of schema, or a cut into an older one, ended before this
     except HeadraceError:
         lock.release()
         raise
     return appender, recovered.report
+
+
+def check_is_schema(schema: object) -> None:
+    if not isinstance(schema, pa.Schema):
+        raise SchemaMismatch(f"a schema is a pyarrow.Schema, not {type(schema).__name__}")
 
 
 def check_schema(stored: pa.Schema, given: pa.Schema, where: str) -> None:
@@ -122,10 +132,11 @@ def check_schema(stored: pa.Schema, given: pa.Schema, where: str) -> None:
 
 def _is_free(disk: Disk, path: Path) -> bool:
     """Whether a log can be created at `path`: nothing there, or only what a crashed creation left."""
-    if not path.exists():
+    kind = disk.kind(path)
+    if kind == "nothing":
         return True
     leftovers = (META_FILE + ".tmp", LOCK_FILE)
-    return path.is_dir() and all(name in leftovers for name in disk.names(path))
+    return kind == "directory" and all(name in leftovers for name in disk.names(path))
 
 
 def _create(disk: Disk, path: Path, meta: Meta) -> None:
@@ -133,7 +144,7 @@ def _create(disk: Disk, path: Path, meta: Meta) -> None:
     disk.sync_dir(path.parent)
     lock = WriterLock.acquire(disk, path)
     try:
-        if not (path / META_FILE).exists():
+        if disk.kind(path / META_FILE) == "nothing":
             save_meta(disk, path, meta)
             for number in range(meta.settings.containers.initial - 1 if meta.settings.containers else 0):
                 _create_container(disk, path, number + 1, meta)
@@ -163,4 +174,9 @@ def _fence(disk: Disk, path: Path, meta: Meta) -> None:
     """Give the active segment a new file under a new epoch, which the old writer cannot reach."""
     active = Listing.of(disk.names(path)).active
     if active is not None:
-        cut_log(disk, path, meta, (1 << 64) - 1, active.epoch + 1)
+        extent = read_extent(disk, path)
+        if extent is not None:
+            mark = Mark.open(disk, path, write=True)
+            mark.write(replace(extent, epoch=active.epoch + 1))
+            mark.close()
+        cut_log(disk, path, meta, plan_cut(disk, path, meta, None, active.epoch + 1))

@@ -70,8 +70,9 @@ def read_positions(disk: Disk, directory: Path) -> dict[str, int]:
         return {}
     positions = {}
     for name in disk.names(folder):
-        with disk.opened(folder / name) as file:
-            positions[name] = _newest(file)[1]
+        if (folder / name).is_file():
+            with disk.opened(folder / name) as file:
+                positions[name] = _newest(file)[1]
     return positions
 
 

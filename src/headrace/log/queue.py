@@ -15,16 +15,15 @@ A writer is for one thread at a time (give each thread its own lock, or use `Log
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from operator import length_hint
 from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.kernel.errors import Closed, HeadraceError, Refused, TooLarge
+from headrace.kernel.errors import HeadraceError, Refused, TooLarge
+from headrace.log.batcher import Batcher, FlushPolicy
 from headrace.log.cursor import OnDamage
 from headrace.log.log import Log
 from headrace.log.segment_reader import Batch
@@ -36,15 +35,6 @@ _CHUNK_BYTES = 1 << 20
 """Batches of about this size stay in the processor's cache on their way to the kernel."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlushPolicy:
-    """The writer flushes by itself after the first of these."""
-
-    writes: int = 1_000_000
-    bytes: int = 4 << 20
-    seconds: float = 1.0
-
-
 class Writer:
     """Appends records to a byte queue."""
 
@@ -54,22 +44,19 @@ class Writer:
     def __init__(self, log: Log, policy: FlushPolicy) -> None:
         """Use `writer`."""
         self._log = log
-        self._policy = policy
         self._pending: list[bytes] = []
-        self._next = log.next_index
-        self._flushing = threading.Lock()
-        self._failure: HeadraceError | None = None
-        self._closing = threading.Event()
-        self.write, self._restart = self._make_write()
-        self._timer = threading.Thread(target=self._flush_at_intervals, name="headrace-flush", daemon=True)
-        self._timer.start()
+        containers = log.settings.containers
+        self._chunk_bytes = min(_CHUNK_BYTES, containers.bytes // 4) if containers else _CHUNK_BYTES
+        self._readdress: Callable[[], None] = lambda: None
+        self._batcher = Batcher(log, [self._pending], self._to_batches, policy.seconds)
+        self.write = self._make_write(policy)
 
-    def _make_write(self) -> tuple[Callable[[bytes], int], Callable[[], None]]:
+    def _make_write(self, policy: FlushPolicy) -> Callable[[bytes], int]:
         """`write` as a closure: local variables make it about twice as fast as a method."""
-        pending, take, policy = self._pending, self._pending.append, self._policy
-        address = self._next - 1
+        batcher, pending = self._batcher, self._pending
+        take, convert = pending.append, _as_bytes
+        address = batcher.next_index - 1
         bytes_left, writes_left = policy.bytes, policy.writes
-        convert, flush = _as_bytes, self.flush
 
         def write(data: bytes) -> int:
             nonlocal address, bytes_left, writes_left
@@ -79,22 +66,34 @@ class Writer:
             address += 1
             bytes_left -= len(data)
             writes_left -= 1
+            if batcher.idle:
+                batcher.wake()
             if bytes_left <= 0 or writes_left <= 0:
-                if len(data) > RECORD_BYTES_MAX:
-                    pending.pop()
-                    address -= 1
-                    raise TooLarge(f"a record of {len(data)} bytes: at most {RECORD_BYTES_MAX} are allowed")
-                at = address
-                flush()
-                return at
+                return flush_now(address, len(data))
             return address
 
+        def flush_now(at: int, size: int) -> int:
+            try:
+                if size > RECORD_BYTES_MAX:
+                    raise TooLarge(f"a record of {size} bytes: at most {RECORD_BYTES_MAX} are allowed")
+                batcher.flush()
+            except HeadraceError:
+                if batcher.take_back():
+                    readdress()
+                    raise
+            return at
+
         def restart() -> None:
-            nonlocal address, bytes_left, writes_left
-            address = self._next + len(pending) - 1
+            nonlocal bytes_left, writes_left  # the address is the writing thread's alone
             bytes_left, writes_left = policy.bytes, policy.writes
 
-        return write, restart
+        def readdress() -> None:
+            nonlocal address
+            address = batcher.next_index + len(pending) - 1
+
+        batcher.restart = restart
+        self._readdress = readdress
+        return write
 
     def write_many(self, records: Sequence[bytes]) -> int:
         """Take many records at once; the address of the first."""
@@ -102,69 +101,27 @@ class Writer:
             records = list(records)
         if not set(map(type, records)) <= {bytes}:
             records = [_as_bytes(data) for data in records]
-        with self._flushing:
-            self._check()
-            self._append_pending()
-            first = self._next
-            self._append(records)
-        if self._log.next_index - self._log.durable_index >= self._policy.writes:
-            self.flush()
+        first = self._batcher.append(_batches(records, self._chunk_bytes))
+        self._readdress()
         return first
+
+    def _to_batches(self, columns: list[list[bytes]]) -> list[pa.RecordBatch]:
+        return _batches(columns[0], self._chunk_bytes)
 
     def flush(self) -> None:
         """Make every record written so far durable, as the queue's durability says."""
-        with self._flushing:
-            self._check()
-            self._append_pending()
-        self._log.sync()
+        self._batcher.flush()
 
     @property
     def address(self) -> int:
         """The address of the next record."""
-        return self._next + len(self._pending)
-
-    def _append_pending(self) -> None:
-        # The timer may run this while the other thread writes: records that arrive meanwhile stay for
-        # the next time, because a list is sliced and appended to atomically.
-        count = len(self._pending)
-        if count:
-            self._append(self._pending[:count])
-            del self._pending[:count]
-        self._restart()
-
-    def _append(self, records: Sequence[bytes]) -> None:
-        """Append records as batches that fit the cache."""
-        at = 0
-        while at < len(records):
-            step = max(1, _CHUNK_BYTES // (len(records[at]) + 4))
-            part = records[at : at + step]
-            self._log.append(_batch(part))
-            self._next += len(part)
-            at += step
-
-    def _flush_at_intervals(self) -> None:
-        while not self._closing.wait(self._policy.seconds):
-            if self._pending or self._log.durable_index < self._next:
-                try:
-                    self.flush()
-                except HeadraceError as error:
-                    self._failure = error  # told to whoever writes or flushes next
-                    return
-
-    def _check(self) -> None:
-        if self._closing.is_set():
-            raise Closed(f"the writer of {self._log.path} is closed")
-        if self._failure is not None:
-            raise self._failure
+        return self._batcher.next_index + self._batcher.pending
 
     def close(self) -> None:
         """Flush, and let the queue go."""
-        if self._closing.is_set():
-            return
         try:
-            self.flush()
+            self._batcher.close()
         finally:
-            self._closing.set()
             self._log.close()
 
     def __enter__(self) -> Writer:
@@ -227,6 +184,10 @@ class Reader:
         self._after = item.next_index
         return True
 
+    def stop(self) -> None:
+        """From any thread: wake who waits; later calls raise Closed."""
+        self._cursor.stop()
+
     def close(self) -> None:
         self._cursor.close()
         self._log.close()
@@ -258,8 +219,18 @@ def reader(path: str | Path, address: int = 0, *, on_damage: OnDamage | None = N
     return Reader(Log.open(path, RAW_SCHEMA, read_only=True), address, on_damage)
 
 
-def _batch(records: Sequence[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(records, pa.binary())], schema=RAW_SCHEMA)
+def _batches(records: Sequence[bytes], chunk_bytes: int) -> list[pa.RecordBatch]:
+    """Records as batches that fit the processor's cache."""
+    batches, at = [], 0
+    while at < len(records):
+        step = max(1, chunk_bytes // (len(records[at]) + 4))
+        part = records[at : at + step]
+        if step > 1 and len(part) * len(part[0]) < chunk_bytes < sum(map(len, part)) // 2:
+            step = 1  # sizes differ a lot: take them one by one
+            part = part[:1]
+        batches.append(pa.RecordBatch.from_arrays([pa.array(part, pa.binary())], schema=RAW_SCHEMA))
+        at += step
+    return batches
 
 
 def _as_bytes(data: object) -> bytes:

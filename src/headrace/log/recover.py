@@ -21,7 +21,7 @@ from pathlib import Path
 
 from headrace.kernel.clock import Clock
 from headrace.kernel.errors import Damaged
-from headrace.log.active import ActiveSegment, create_active
+from headrace.log.active import ActiveSegment, prepare_active
 from headrace.log.body import BodyDecoder
 from headrace.log.damage import Damage, Recovery
 from headrace.log.disk import Disk, File
@@ -59,8 +59,11 @@ class _Findings:
         return Recovery(self.cut_bytes, self.cut_from_index, self.kept_copy, tuple(self.damages))
 
 
-def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock) -> Recovered:
-    """Bring the log into a state that can be appended to. The writer lock must be held."""
+def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch: bool = False) -> Recovered:
+    """Bring the log into a state that can be appended to. The writer lock must be held.
+
+    `new_epoch` when the log was taken from a writer that may still be about to begin a segment.
+    """
     findings = _Findings()
     for name in disk.names(directory):
         if name.endswith(".tmp"):
@@ -70,11 +73,15 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock) -> Recovered:
         keep_file(disk, directory, str(obsolete), clock)
     findings.damages += missing_segments(listing)
     extent = read_extent(disk, directory) or Extent()
+    if listing.active is not None and extent.epoch < listing.active.epoch:
+        extent = Extent()  # from before a truncation: what it calls durable may have been cut since
     if listing.active is not None:
         active, meta, state = _recover_active(disk, directory, listing, meta, clock, findings)
     else:
         state = state_after(disk, directory, listing.finals, meta)
-        active = create_active(disk, directory, meta, state, clock.now_us())
+        state.epoch += new_epoch
+        active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
+    findings.damages += missing_at_start(listing, state.base_index)
     if extent.suspect:
         _write_again(active, extent.durable_index)
     active.file.sync()
@@ -86,6 +93,15 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock) -> Recovered:
     for damage in report.damages:
         _logger.warning("%s: %s", directory, damage)
     return Recovered(meta, state, active, max(extent.durable_index, state.next_index), report)
+
+
+def missing_at_start(listing: Listing, base_index: int) -> list[Damage]:
+    """The oldest entries, if their segment is gone although they were never trimmed."""
+    if not listing.segments or listing.segments[0].first_index <= base_index:
+        return []
+    first = listing.segments[0]
+    what = "the segment before this one is missing"
+    return [Damage("missing", str(first), 0, 0, base_index, first.first_index, what)]
 
 
 def missing_segments(listing: Listing) -> list[Damage]:
@@ -119,18 +135,21 @@ def _recover_active(
     except Damaged:
         # The scan below reports it. What it carried over is found by folding the segment before.
         state = state_after(disk, directory, listing.finals, meta)
-        state.next_index, state.epoch = name.first_index, max(state.epoch, name.epoch)
-    active = ActiveSegment(name, file, 0, created_us)
+        state.next_index = name.first_index
+    first = view.header(0)
+    start_bytes = first.frame_bytes if first else 0
+    active = ActiveSegment(name, file, start_bytes, created_us)
     scanner = Scanner(view, str(name), name.first_index, BodyDecoder(meta.schema))
     active.offset, open_group = fold_segment(scanner, state, active, findings.damages)
     if open_group is not None:  # a group without its commit was never there
         active.offset, state = open_group
         active.table.cut(active.offset)
+    state.epoch = max(state.epoch, name.epoch)
     _cut_tail(disk, directory, active, meta, clock, state.next_index, scanner.ended, findings)
     if active.offset == 0:  # nothing valid at all: begin it again
         file.close()
         state.epoch += 1
-        active = create_active(disk, directory, meta, state, clock.now_us())
+        active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
         disk.remove(directory / str(name))
     return active, meta, state
 

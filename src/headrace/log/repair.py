@@ -20,6 +20,7 @@ from headrace.log.frame import Header, Kind, checksum, encode_header
 from headrace.log.keep import keep_bytes, keep_file
 from headrace.log.lock import WriterLock
 from headrace.log.meta import META_FILE, Meta, load_meta, save_meta
+from headrace.log.open import Wanted, open_appender
 from headrace.log.recover import recover, state_after
 from headrace.log.scan import Frame, Scanner
 from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName
@@ -50,9 +51,10 @@ def repair(
 ) -> RepairReport:
     """Repair the log at `path`. Nobody may be writing to it."""
     disk, clock, directory = disk or Disk(), clock or SystemClock(), Path(path)
-    if not directory.exists():
+    kind = disk.kind(directory)
+    if kind == "nothing":
         raise NotFound(f"there is no log at {directory}: check the path")
-    if not directory.is_dir():
+    if kind == "file":
         raise NotALog(f"{directory} is a file; a log is a directory: check the path")
     report = RepairReport()
     meta = _good_meta(disk, directory, report, clock)
@@ -63,11 +65,14 @@ def repair(
         if recovered.report.kept_copy:
             report.kept.append(recovered.report.kept_copy)
         before = verify(disk, directory, meta, progress)
-        report.found = (*before.damages, *(d for d in recovered.report.damages if d.kind == "torn"))
+        report.found = before.damages
         _repair_segments(disk, directory, meta, before, clock, report)
-        report.after = verify(disk, directory, meta)
     finally:
         lock.release()
+    # Opening it leaves out durable entries that are gone from its end, and writes a new mark.
+    appender, _ = open_appender(disk, directory, Wanted(), clock, take_over=False)
+    appender.close(clean=True)
+    report.after = verify(disk, directory, meta)
     return report
 
 
@@ -102,12 +107,13 @@ def _repair_segments(
         if damage.kind == "missing" and damage.stop_lost is not None and damage.stop_lost > damage.first_lost:
             _fill_gap(disk, directory, meta, damage.first_lost, damage.stop_lost, clock)
             report.rewritten.append(f"{damage.first_lost}-{damage.stop_lost - 1}")
-    damaged = {damage.file for damage in before.damages if damage.kind not in ("missing", "cut", "mark")}
+    damaged = {damage.file for damage in before.damages if damage.kind not in ("missing", "mark")}
+    at_its_end = {damage.file for damage in before.damages if damage.kind == "cut"}
     for name in listing.finals:
         if str(name) in damaged:
             report.kept.append(_rewrite(disk, directory, meta, name, clock))
             report.rewritten.append(str(name))
-    if listing.active is not None and str(listing.active) in damaged:
+    if listing.active is not None and str(listing.active) in damaged - at_its_end:
         report.kept.append(_rewrite(disk, directory, meta, listing.active, clock))
         report.rewritten.append(str(listing.active))
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 from headrace.kernel.errors import Damaged, Refused
 from headrace.log.body import BodyDecoder, BodyEncoder
 from headrace.log.damage import Damage
-from headrace.log.disk import Disk
-from headrace.log.frame import Header, Kind, encode_header
+from headrace.log.disk import Disk, File
+from headrace.log.frame import Header, Kind, encode_frame, encode_header
 from headrace.log.keys import KeyColumn
 from headrace.log.meta import Meta
 from headrace.log.retention import free_or_remove
@@ -27,23 +27,58 @@ from headrace.log.start import read_start
 from headrace.log.view import View
 
 
-@dataclass(slots=True)
-class _Kept:
-    """The part of a segment that stays: its bytes up to `end`, then the `rest` of a cut batch."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """How the log will be cut: `source` stays up to byte `end`, followed by the frames in `rest`."""
 
+    source: SegmentName
     end: int
     rest: bytes
+    epoch: int
 
 
-def cut_log(disk: Disk, directory: Path, meta: Meta, index: int, epoch: int) -> None:
-    """Make the log end before `index`, under a new epoch. The caller recovers afterwards."""
+def plan_cut(
+    disk: Disk, directory: Path, meta: Meta, index: int | None, epoch: int, base_index: int = 0
+) -> Cut:
+    """What has to be done to make the log end before `index` (None: where it ends), under a new epoch.
+
+    Nothing is changed yet. Refused if the index lies inside an atomic group.
+    """
     segments = Listing.of(disk.names(directory)).segments
-    name = next(name for name in reversed(segments) if name.first_index <= index or name is segments[0])
-    with disk.opened(directory / str(name)) as source:
-        finalized = isinstance(name, FinalName)
-        view = View(source, salt=meta.salt, finalized=finalized, copying=meta.settings.containers is not None)
-        kept = _kept_below(view, name, meta, index, epoch)
-        _put(disk, directory, view, kept, ActiveName(epoch, name.first_index), meta)
+    name = next(
+        name
+        for name in reversed(segments)
+        if index is None or name.first_index <= index or name is segments[0]
+    )
+    with disk.opened(directory / str(name)) as file:
+        end, rest, next_index = _kept_below(_view(file, name, meta), name, meta, index)
+    if base_index:  # what was trimmed stays trimmed, though the frame that said so may be cut off
+        at = Header(Kind.BASE, next_index, first_key=base_index, last_key=base_index, epoch=epoch)
+        rest += encode_frame(at, b"", meta.salt)
+    return Cut(name, end, rest, epoch)
+
+
+def cut_log(disk: Disk, directory: Path, meta: Meta, cut: Cut) -> None:
+    """Do it. The caller recovers afterwards."""
+    name = ActiveName(cut.epoch, cut.source.first_index)
+    temporary = directory / f"{name}.tmp"
+    with (
+        disk.opened(directory / str(cut.source)) as source,
+        disk.opened(temporary, write=True, create=True) as file,
+    ):
+        view = _view(source, cut.source, meta)
+        file.truncate(0)
+        if meta.settings.containers:
+            file.allocate(meta.settings.containers.bytes)
+        offset = 0
+        while offset < cut.end:
+            chunk = view.raw(offset, min(1 << 20, cut.end - offset))
+            file.write([chunk], offset)
+            offset += len(chunk)
+        file.write([cut.rest], offset)
+        file.sync()
+    disk.rename(temporary, directory / str(name))
+    disk.sync_dir(directory)
     remove_obsolete(disk, directory, meta)
 
 
@@ -53,16 +88,24 @@ def remove_obsolete(disk: Disk, directory: Path, meta: Meta) -> None:
     disk.sync_dir(directory)
 
 
-def _kept_below(view: View, name: SegmentName, meta: Meta, index: int, epoch: int) -> _Kept:
+def _view(file: File, name: SegmentName, meta: Meta) -> View:
+    copying = meta.settings.containers is not None
+    return View(file, salt=meta.salt, finalized=isinstance(name, FinalName), copying=copying)
+
+
+def _kept_below(view: View, name: SegmentName, meta: Meta, index: int | None) -> tuple[int, bytes, int]:
+    """Where the bytes that stay end, the part of a batch that stays as well, and the index after both."""
     try:
         schema = read_start(view, str(name)).meta.schema
     except Damaged:
         schema = meta.schema
     scanner = Scanner(view, str(name), name.first_index, BodyDecoder(schema))
     group_base: int | None = None
-    end = 0
+    end, next_index = 0, name.first_index
     for found in scanner:
         if isinstance(found, Damage):
+            if index is not None and (found.stop_lost or 0) >= index:
+                break
             continue
         header = found.header
         if header.kind == Kind.FOOTER:
@@ -71,50 +114,29 @@ def _kept_below(view: View, name: SegmentName, meta: Meta, index: int, epoch: in
             group_base = None
         elif group_base is None:
             group_base = header.base_index
-        if header.kind == Kind.BATCH and header.next_index > index:
+        if index is not None and header.next_index > index:
             if group_base is not None and index > group_base:
                 raise Refused(f"index {index} lies inside the atomic group that begins at {group_base}")
-            rest = _rest(found, schema, meta, index, epoch) if header.base_index < index else b""
-            return _Kept(found.offset, rest)
-        end = scanner.offset
-    return _Kept(end, b"")
+            if header.kind != Kind.BATCH or header.base_index >= index:
+                break
+            return found.offset, _rest(found, schema, meta, index), index
+        end, next_index = scanner.offset, header.next_index
+    return end, b"", next_index
 
 
-def _rest(frame: Frame, schema: pa.Schema, meta: Meta, index: int, epoch: int) -> bytes:
-    """The first rows of a batch as a frame of their own."""
+def _rest(frame: Frame, schema: pa.Schema, meta: Meta, index: int) -> bytes:
+    """The first rows of a batch as a frame of their own, of the same epoch: they are the same entries."""
     header = frame.header
     records = BodyDecoder(schema).decode(header, frame.body).slice(0, index - header.base_index)
     body = BodyEncoder(schema, meta.settings.compression).encode(records)
     last_key = header.first_key + len(records) - 1
     if meta.order_by is not None:
         last_key = KeyColumn(schema, meta.order_by).span(records)[1]
-    shorter = Header(
-        Kind.BATCH,
-        header.base_index,
-        len(records),
-        header.first_key,
-        last_key,
-        header.time_us,
-        epoch,
-        body.body_bytes,
-        body.body_sum,
-        body.marks,
+    shorter = header._replace(
+        entries=len(records),
+        last_key=last_key,
+        body_bytes=body.body_bytes,
+        body_sum=body.body_sum,
+        marks=body.marks,
     )
     return encode_header(shorter, meta.salt) + b"".join(body.pieces)
-
-
-def _put(disk: Disk, directory: Path, view: View, kept: _Kept, name: ActiveName, meta: Meta) -> None:
-    temporary = directory / f"{name}.tmp"
-    with disk.opened(temporary, write=True, create=True) as file:
-        file.truncate(0)
-        if meta.settings.containers:
-            file.allocate(meta.settings.containers.bytes)
-        offset = 0
-        while offset < kept.end:
-            chunk = view.raw(offset, min(1 << 20, kept.end - offset))
-            file.write([chunk], offset)
-            offset += len(chunk)
-        file.write([kept.rest], offset)
-        file.sync()
-    disk.rename(temporary, directory / str(name))
-    disk.sync_dir(directory)

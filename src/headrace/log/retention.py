@@ -58,5 +58,7 @@ def free_or_remove(disk: Disk, path: Path, containers: Containers | None) -> Non
 def _age_s(disk: Disk, path: Path, meta: Meta, now_us: int) -> float:
     """Seconds since the segment was finalized, as its trailer says; 0 if that is damaged."""
     with disk.opened(path) as file:
+        if file.size() < HEADER_BYTES:
+            return 0.0
         trailer = decode_header(file.read(HEADER_BYTES, file.size() - HEADER_BYTES), meta.salt)
     return 0.0 if trailer is None else (now_us - trailer.time_us) / 1_000_000

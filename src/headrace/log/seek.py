@@ -16,7 +16,7 @@ from headrace.log.segment_reader import Batch, SegmentReader
 
 
 def index_of_key(
-    disk: Disk, directory: Path, meta: Meta, key: int, *, on_damage: OnDamage | None = None
+    disk: Disk, directory: Path, meta: Meta, key: int, first_index: int, on_damage: OnDamage | None = None
 ) -> int | None:
     """The index of the first entry whose order key is at least `key` (sortable); None if none is."""
     assert meta.order_by is not None
@@ -31,6 +31,7 @@ def index_of_key(
             start = segment.index_of_key(key) or start
         finally:
             segment.close()
+    start = max(start, first_index)
     cursor = Cursor(disk, directory, meta, start, columns=[meta.order_by], on_damage=on_damage)
     column = KeyColumn(pa.schema([meta.schema.field(meta.order_by)]), meta.order_by)
     try:

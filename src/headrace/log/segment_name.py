@@ -1,7 +1,7 @@
 """Names of segment files: for finalized ones the name says it all.
 
     00000000000000000000-00000000000000016383.k8000…00-8000…ff.seg   first and last index, and keys
-    00000000000000016384.00000001.active                             first index and epoch
+    00000000000000016384.0000000001.active                           first index and epoch
     0000000000000003.free                                            a container waiting to be used again
 
 Order keys stand in their sortable form, as 16 hexadecimal digits: names sort as the log does, and any
@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_FINAL = re.compile(r"(\d{20})-(\d{20})\.k([0-9a-f]{16})-([0-9a-f]{16})\.seg\Z")
-_ACTIVE = re.compile(r"(\d{20})\.(\d{8})\.active\Z")
-_FREE = re.compile(r"(\d{16})\.free\Z")
+_FINAL = re.compile(r"([0-9]{20})-([0-9]{20})\.k([0-9a-f]{16})-([0-9a-f]{16})\.seg\Z")
+_ACTIVE = re.compile(r"([0-9]{20})\.([0-9]{10})\.active\Z")
+_FREE = re.compile(r"([0-9]{16})\.free\Z")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,7 +41,7 @@ class ActiveName:
     first_index: int
 
     def __str__(self) -> str:
-        return f"{self.first_index:020d}.{self.epoch:08d}.active"
+        return f"{self.first_index:020d}.{self.epoch:010d}.active"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -21,7 +21,7 @@ from headrace.log.disk import Disk
 from headrace.log.frame import HEADER_BYTES, Header, Kind
 from headrace.log.meta import Meta
 from headrace.log.scan import find_frame, may_follow
-from headrace.log.segment_name import FinalName, SegmentName
+from headrace.log.segment_name import ActiveName, FinalName, SegmentName
 from headrace.log.start import read_start
 from headrace.log.table import BatchTable, read_footer
 from headrace.log.view import View
@@ -89,6 +89,11 @@ class SegmentReader:
         return cls(view, name, BodyDecoder(schema, columns), read_footer(view) if finalized else None)
 
     @property
+    def epoch(self) -> int:
+        """The newest epoch seen in it."""
+        return max(self._epoch, self.name.epoch if isinstance(self.name, ActiveName) else 0)
+
+    @property
     def finalized(self) -> bool:
         return isinstance(self.name, FinalName)
 
@@ -115,13 +120,15 @@ class SegmentReader:
     def step(self, index: int) -> Batch | Head | Damage | Pause:
         """The next thing that concerns entries from `index` on."""
         while True:
-            if self.finalized and self._offset >= self._view.size:
-                return Pause.END
+            if isinstance(self.name, FinalName) and self._offset >= self._view.size:
+                if self.expected >= self.name.next_index:
+                    return Pause.END
+                return self.damage_here("cut", "the segment is cut off")
             header = self._view.header(self._offset)
             if header is None or not self._fits(header, self._offset) or header.base_index != self.expected:
                 return self.damage_here("header", "no valid frame") if self.finalized else Pause.NOT_YET
             if header.kind == Kind.FOOTER:
-                return Pause.END
+                return Pause.END if self.finalized else Pause.NOT_YET
             if header.grouped and not self.finalized and not self._group_is_whole():
                 return Pause.NOT_YET
             if header.kind == Kind.BATCH and header.next_index > index:

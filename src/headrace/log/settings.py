@@ -10,6 +10,7 @@ containers   preallocated files of one size that are used again and again: a rin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -86,16 +87,16 @@ class Settings:
             ("finalize.entries", finalize.entries),
             ("finalize.age_s", finalize.age_s),
         ):
-            if not value > 0:
-                raise BadSettings(f"{name} must be positive, not {value!r}")
+            if not (value > 0 and math.isfinite(value)):
+                raise BadSettings(f"{name} must be a positive number, not {value!r}")
         retention = self.retention
         for name, limit in (
             ("retention.age_s", retention.age_s),
             ("retention.bytes", retention.bytes),
             ("retention.entries", retention.entries),
         ):
-            if limit is not None and limit < 0:
-                raise BadSettings(f"{name} must not be negative, not {limit!r}")
+            if limit is not None and not (limit >= 0 and math.isfinite(limit)):
+                raise BadSettings(f"{name} must be a number from 0 on, not {limit!r}")
         return replace(self, containers=self.containers and _rounded(self.containers))
 
 

@@ -29,7 +29,7 @@ from headrace.log.disk import Disk
 
 LengthField = Literal["4+n", "n"]
 _HEADER = struct.Struct("<II")
-_NAME = re.compile(r"\d{20}\.slab\Z")
+_NAME = re.compile(r"[0-9]{20}\.slab\Z")
 _PAYLOAD_BYTES_MAX = (1 << 32) - 1 - 4
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.kernel.limits import WRITERS_MAX
+from headrace.kernel.limits import CARRIED_COMMITS_BYTES_MAX, WRITERS_MAX
 from headrace.log.frame import Header, Kind
 
 
@@ -68,7 +68,12 @@ class LogState:
 
     def carried(self) -> dict[str, Any]:
         """What a start frame says of the state before its segment."""
-        commits = [msgspec.to_builtins(commit) for commit in self.commits.values()]
+        commits: list[Any] = []
+        room = CARRIED_COMMITS_BYTES_MAX
+        for commit in reversed(self.commits.values()):
+            room -= len(encode_commit(commit))
+            if room >= 0:
+                commits.insert(0, msgspec.to_builtins(commit))
         return {
             "head_key": self.head_key,
             "last_key": self.last_key,

@@ -19,7 +19,7 @@ from headrace.log.disk import Disk
 from headrace.log.frame import Kind
 from headrace.log.mark import MARK_FILE, Extent, read_extent
 from headrace.log.meta import Meta
-from headrace.log.recover import missing_segments
+from headrace.log.recover import missing_at_start, missing_segments
 from headrace.log.scan import Scanner
 from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName
 from headrace.log.start import read_start
@@ -36,6 +36,7 @@ class _Sums:
     entries: int = 0
     bytes: int = 0
     next_index: int = 0
+    base_index: int = 0
     damages: list[Damage] = field(default_factory=list)
 
 
@@ -55,7 +56,8 @@ def verify(disk: Disk, directory: Path, meta: Meta, progress: Progress | None = 
         if progress is not None:
             progress(sums.bytes, total)
     _check_mark(directory, listing.active, extent, sums)
-    first = names[0].first_index if names else 0
+    sums.damages += missing_at_start(listing, sums.base_index)
+    first = max(names[0].first_index, sums.base_index) if names else 0
     damages = tuple(sorted(sums.damages, key=lambda damage: damage.first_lost))
     return Report(len(names), sums.batches, sums.entries, sums.bytes, first, sums.next_index, damages)
 
@@ -65,7 +67,8 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
     with disk.opened(directory / str(name)) as file:
         view = View(file, salt=meta.salt, finalized=finalized, copying=meta.settings.containers is not None)
         try:
-            segment_meta = read_start(view, str(name)).meta
+            start = read_start(view, str(name))
+            segment_meta, sums.base_index = start.meta, max(sums.base_index, start.state.base_index)
             if segment_meta.id != meta.id:
                 what = f"it belongs to another log ({segment_meta.id})"
                 sums.damages.append(Damage("start", str(name), 0, 0, *_span(name), what))
@@ -74,10 +77,17 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
         scanner = Scanner(view, str(name), name.first_index, BodyDecoder(segment_meta.schema))
         seen = BatchTable()
         key = 0
+        group_base: int | None = None
         for found in scanner:
             if isinstance(found, Damage):
                 sums.damages.append(found)
                 continue
+            if not found.header.grouped:
+                group_base = None
+            elif group_base is None:
+                group_base = found.header.base_index
+            if found.header.kind == Kind.BASE:
+                sums.base_index = max(sums.base_index, found.header.first_key)
             if found.header.kind != Kind.BATCH:
                 continue
             seen.add(found.offset, found.header)
@@ -88,7 +98,7 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
                 place = (found.offset, found.header.frame_bytes, scanner.next_index, scanner.next_index)
                 sums.damages.append(Damage("header", str(name), *place, what))
             key = found.header.last_key
-        sums.next_index = scanner.next_index
+        sums.next_index = scanner.next_index if group_base is None or finalized else group_base
         if isinstance(name, FinalName):
             _check_ending(view, name, scanner, seen, sums)
 

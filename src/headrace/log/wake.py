@@ -2,8 +2,8 @@
 
 The writer writes the log's `mark` after each append. On Linux the kernel tells about that by inotify:
 one inotify instance and one thread serve a whole process, whatever the number of logs and readers. Where
-there is no inotify (or no more instances), the same thread looks at the mark's change time every few
-milliseconds instead.
+there is no inotify (or no more instances), the same thread looks at the mark every few milliseconds
+instead.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Hub:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watches: dict[str, list[Watch]] = {}
-        self._polled: dict[str, int] = {}
+        self._polled: dict[str, bytes] = {}
         self._inotify = _Inotify.create()
         self._thread: threading.Thread | None = None
 
@@ -65,7 +65,7 @@ class _Hub:
         with self._lock:
             watches = self._watches.setdefault(watch.path, [])
             if not watches and (self._inotify is None or not self._inotify.add(watch.path)):
-                self._polled[watch.path] = 0
+                self._polled[watch.path] = b""
             watches.append(watch)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="headrace-wake", daemon=True)
@@ -96,7 +96,8 @@ class _Hub:
         moved = []
         for path, before in self._polled.items():
             with contextlib.suppress(OSError):
-                if (now := os.stat(path).st_mtime_ns) != before:
+                now = Path(path).read_bytes()  # 64 bytes; its change time is too coarse
+                if now != before:
                     self._polled[path] = now
                     moved.append(path)
         return moved

@@ -1,0 +1,31 @@
+"""Making a directory aside, and putting it in its place once it is whole.
+
+A command that fails or is interrupted half way leaves nothing where it was to write.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headrace.cli.log_open import check_free
+from headrace.log.disk import Disk
+
+
+@contextmanager
+def made_aside(target: Path) -> Iterator[Path]:
+    """A path beside `target` to build a directory at; it becomes `target` if the block ends well."""
+    check_free(target)
+    disk = Disk()
+    beside = target.with_name(f".{target.name}.unfinished")
+    if beside.exists():
+        shutil.rmtree(beside)  # of an earlier run that was killed
+    try:
+        yield beside
+        disk.rename(beside, target)
+    except BaseException:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise
+    disk.sync_dir(target.parent)

@@ -1,0 +1,265 @@
+"""JSON lines: text as entries of a log (`json_rows` goes the other way).
+
+    whole numbers, bool, string     as in JSON
+    float                           a number, or "NaN", "Infinity", "-Infinity"
+    binary                          a string, taken as UTF-8, or {"base64": "…"}
+    timestamp, date, time           ISO 8601: "2024-07-01T12:00:00Z"
+    duration                        a whole number in the field's unit
+    decimal                         a string or a whole number
+    list                            an array
+    struct, map with string keys    an object; other maps are an array of pairs
+
+Reading is strict: a field that the log does not have, a missing one that may not be null, or a number in
+quotes is refused with its line and field, before anything is appended.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable
+from datetime import time
+from itertools import islice
+from typing import Any, NoReturn
+
+import msgspec
+import pyarrow as pa
+
+from headrace.kernel.errors import SchemaMismatch
+
+_ROWS_PER_BATCH = 1 << 16
+_NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+
+_Read = Callable[[Any], Any]
+
+
+class _Wrong(Exception):
+    """A value that does not fit its field; `inner` says where in it, if it has parts."""
+
+    def __init__(self, sentence: str, inner: str = "") -> None:
+        super().__init__(sentence)
+        self.inner = inner
+
+
+def read_lines(lines: Iterable[bytes], schema: pa.Schema) -> pa.Table:
+    """The entries that `lines` hold, one JSON object each; SchemaMismatch names the first wrong line."""
+    readers = {field.name: _field_reader(field) for field in schema}
+    numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+    batches: list[pa.RecordBatch] = []
+    while some := list(islice(numbered, _ROWS_PER_BATCH)):
+        rows = [_read_row(number, line, readers) for number, line in some]
+        columns = [
+            _column([row[field.name] for row in rows], field, [number for number, _ in some])
+            for field in schema
+        ]
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _read_row(number: int, line: bytes, readers: dict[str, _Read]) -> dict[str, Any]:
+    try:
+        row = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise SchemaMismatch(f"line {number} is not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise SchemaMismatch(f"line {number} is {_kind(row)}: an entry is an object with the log's fields")
+    if not row.keys() <= readers.keys():
+        unknown = next(name for name in row if name not in readers)
+        raise SchemaMismatch(
+            f"line {number}: the log has no field {unknown!r}; its fields are {', '.join(readers)}"
+        )
+    name = ""
+    try:
+        for name, read in readers.items():
+            row[name] = read(row.get(name))
+    except _Wrong as wrong:
+        raise SchemaMismatch(f"line {number}, field {name + wrong.inner!r}: {wrong}") from wrong
+    return row
+
+
+def _column(values: list[Any], field: pa.Field, numbers: list[int]) -> pa.Array:
+    try:
+        return pa.array(values, field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        for number, value in zip(numbers, values, strict=True):
+            try:
+                pa.array([value], field.type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+                raise SchemaMismatch(f"line {number}, field {field.name!r}: {error}") from error
+        raise
+
+
+def _field_reader(field: pa.Field) -> _Read:
+    read, nullable, kind = _reader(field.type), field.nullable, field.type
+
+    def read_field(value: Any) -> Any:
+        if value is not None:
+            return read(value)
+        if nullable:
+            return None
+        raise _Wrong(f"it is missing or null, and must be a {kind}")
+
+    return read_field
+
+
+def _reader(kind: pa.DataType) -> _Read:
+    """What turns a JSON value that is not null into one that Arrow takes for `kind`."""
+    types = pa.types
+    if types.is_boolean(kind):
+        return lambda value: value if isinstance(value, bool) else _refuse(value, "true or false")
+    if types.is_integer(kind):
+        return _integer_reader(kind)
+    if types.is_floating(kind):
+        return _read_float
+    if types.is_string(kind) or types.is_large_string(kind):
+        return lambda value: value if isinstance(value, str) else _refuse(value, "a string")
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return _read_bytes
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_decimal(kind):
+        return _text_reader(kind)
+    if types.is_time(kind):
+        return _read_time
+    if types.is_duration(kind):
+        whole = _integer_reader(pa.int64())
+        return lambda value: pa.scalar(whole(value), pa.int64()).cast(kind)
+    if types.is_struct(kind):
+        return _struct_reader(kind)
+    if types.is_map(kind):
+        return _map_reader(kind)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _list_reader(kind)
+    return lambda value: value  # rarer types: Arrow says whether it takes the value
+
+
+def _integer_reader(kind: pa.DataType) -> _Read:
+    signed = pa.types.is_signed_integer(kind)
+    low = -(1 << (kind.bit_width - 1)) if signed else 0
+    high = (1 << (kind.bit_width - signed)) - 1
+
+    def read(value: Any) -> int:
+        if type(value) is not int:
+            _refuse(value, "a whole number")
+        if not low <= value <= high:
+            raise _Wrong(f"{value} does not fit {kind} ({low} to {high})")
+        return int(value)
+
+    return read
+
+
+def _read_float(value: Any) -> float:
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return _NOT_FINITE[value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        _refuse(value, "a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise _Wrong(f"{_shortened(str(value))} is too large for a float") from None
+
+
+def _read_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error as error:
+            raise _Wrong(f"it is not base64 ({error})") from None
+    return _refuse(value, 'a string or {"base64": "…"}')
+
+
+def _text_reader(kind: pa.DataType) -> _Read:
+    """Arrow reads the text itself, exactly and to the last digit."""
+    wanted, example = "a decimal number in a string", ""
+    if not pa.types.is_decimal(kind):
+        sample = (
+            pa.array([0], pa.int32()).cast(pa.int64()).cast(pa.timestamp("s", tz=getattr(kind, "tz", None)))
+        )
+        text = str(sample.cast(pa.string())[0].as_py()).replace(" ", "T")
+        wanted = "a time in ISO 8601" if pa.types.is_timestamp(kind) else "a date in ISO 8601"
+        example = f", such as {(text if pa.types.is_timestamp(kind) else text[:10])!r}"
+
+    def read(value: Any) -> pa.Scalar:
+        if pa.types.is_decimal(kind) and type(value) is int:
+            value = str(value)
+        if not isinstance(value, str):
+            _refuse(value, wanted + example)
+        try:
+            return pa.scalar(value).cast(kind)
+        except pa.ArrowException:
+            raise _Wrong(f"{_shortened(value)!r} is not {wanted} that fits {kind}{example}") from None
+
+    return read
+
+
+def _read_time(value: Any) -> time:
+    try:
+        return time.fromisoformat(value)
+    except (TypeError, ValueError):
+        _refuse(value, "a time of day, such as '12:30:00'")
+
+
+def _list_reader(kind: pa.DataType) -> _Read:
+    read = _field_reader(kind.value_field)
+
+    def read_list(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            _refuse(value, "an array")
+        return [_inside(f"[{at}]", read, item) for at, item in enumerate(value)]
+
+    return read_list
+
+
+def _struct_reader(kind: pa.DataType) -> _Read:
+    readers = {field.name: _field_reader(field) for field in kind}
+
+    def read_struct(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            _refuse(value, "an object")
+        for name in value:
+            if name not in readers:
+                raise _Wrong("there is no such field", f".{name}")
+        return {name: _inside(f".{name}", read, value.get(name)) for name, read in readers.items()}
+
+    return read_struct
+
+
+def _map_reader(kind: pa.DataType) -> _Read:
+    read_key, read_item = _field_reader(kind.key_field), _field_reader(kind.item_field)
+
+    def read_map(value: Any) -> list[tuple[Any, Any]]:
+        pairs = list(value.items()) if isinstance(value, dict) else value
+        if not isinstance(pairs, list) or any(len(pair) != 2 for pair in pairs):
+            _refuse(value, "an object, or an array of pairs")
+        return [(read_key(key), _inside(f"[{key!r}]", read_item, item)) for key, item in pairs]
+
+    return read_map
+
+
+def _inside(step: str, read: _Read, value: Any) -> Any:
+    try:
+        return read(value)
+    except _Wrong as wrong:
+        raise _Wrong(str(wrong), step + wrong.inner) from None
+
+
+def _refuse(value: Any, wanted: str) -> NoReturn:
+    raise _Wrong(
+        f"it must be {wanted}, not {_kind(value)} ({_shortened(msgspec.json.encode(value).decode())})"
+    )
+
+
+def _kind(value: Any) -> str:
+    kinds: dict[type[Any], str] = {
+        str: "a string",
+        bool: "a bool",
+        int: "a whole number",
+        float: "a fraction",
+        list: "an array",
+        dict: "an object",
+    }
+    return kinds.get(type(value), "null")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "…"

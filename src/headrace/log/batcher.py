@@ -1,0 +1,147 @@
+"""The batcher: values given one call at a time become batches, in the background.
+
+Writers fill columns, plain lists, in a fixed order; the last column is filled last, so its length is the
+number of whole rows, whatever thread looks. A flush takes that many rows of every column, makes one batch of
+them and appends it; rows that arrive meanwhile stay for the next. This needs no lock between the one thread
+that fills the columns and the one that flushes, because a list is appended to, sliced and cut atomically.
+
+Flushing happens when asked for, when a limit is reached, and by itself some time after the first row came
+in. An error of a flush in the background is kept for the next caller. Rows are forgotten only once they are
+in the log, so what a full disk refuses is tried again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.kernel.errors import Closed, HeadraceError
+from headrace.log.log import Log
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPolicy:
+    """Flush by itself after the first of these."""
+
+    writes: int = 1_000_000
+    bytes: int = 4 << 20
+    seconds: float = 1.0
+
+
+class Batcher:
+    """`to_batches` turns equally long columns into the batches to append."""
+
+    def __init__(
+        self,
+        log: Log,
+        columns: Sequence[list[Any]],
+        to_batches: Callable[[list[list[Any]]], list[pa.RecordBatch]],
+        linger_s: float,
+    ) -> None:
+        self.idle = True
+        """Whether nobody has asked for a flush since the last: then who adds a row calls `wake`."""
+        self.restart: Callable[[], None] = lambda: None
+        """Called after each flush: the owner starts counting its limits anew."""
+        self.next_index = log.next_index
+        """The index of the first row that is not in the log yet."""
+        self._log = log
+        self._columns = columns
+        self._to_batches = to_batches
+        self._linger_s = linger_s
+        self._lock = threading.Lock()
+        self._wanted = threading.Event()
+        self._closing = threading.Event()
+        self._failure: HeadraceError | None = None
+        self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
+        self._thread.start()
+
+    @property
+    def pending(self) -> int:
+        """Rows that are not in the log yet."""
+        return len(self._columns[-1])
+
+    def wake(self) -> None:
+        """There is a row: flush it after the time to linger."""
+        if self._closing.is_set():
+            raise Closed(f"the writer of {self._log.path} is closed")
+        self.idle = False
+        self._wanted.set()
+
+    def flush(self) -> None:
+        """Everything filled in so far is in the log and durable, as its durability says."""
+        self.check()
+        self.write_out()
+        self._log.sync()
+
+    def write_out(self) -> None:
+        """Everything filled in so far is in the log."""
+        with self._lock:
+            count = self.pending
+            batches = self._to_batches([column[:count] for column in self._columns]) if count else []
+            for batch in batches:
+                self._log.append(batch)
+                self.next_index += batch.num_rows
+                for column in self._columns:
+                    del column[: batch.num_rows]
+            self.restart()
+
+    def take_back(self) -> bool:
+        """Forget the last row, whose caller is about to be told that it failed; False if it got written."""
+        with self._lock:
+            pending = self.pending > 0
+            if pending:
+                for column in self._columns:
+                    column.pop()
+            self.restart()
+            return pending
+
+    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
+        """Append ready batches behind what is pending; the index of the first row."""
+        self.check()
+        self.write_out()
+        with self._lock:
+            first = self.next_index
+            for batch in batches:
+                self._log.append(batch)
+                self.next_index += batch.num_rows
+            self.restart()
+        if self.idle:
+            self.wake()
+        return first
+
+    def check(self) -> None:
+        """Raise what a flush in the background could not do; the next one tries again."""
+        if self._closing.is_set():
+            raise Closed(f"the writer of {self._log.path} is closed")
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            if self._closing.wait(self._linger_s) if self._linger_s else self._closing.is_set():
+                return
+            self._wanted.clear()
+            self.idle = True
+            try:
+                self.write_out()
+                self._log.sync()
+            except HeadraceError as error:
+                self._failure = error
+
+    def close(self) -> None:
+        """Flush and stop; safe to call again."""
+        if self._closing.is_set():
+            return
+        try:
+            self.flush()
+        finally:
+            self._closing.set()
+            self.idle = True  # so that the next row comes to `wake`, which refuses it
+            self._wanted.set()
+            self._thread.join()
