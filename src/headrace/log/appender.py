@@ -25,7 +25,7 @@ from headrace.log.frame import Header, Kind, checksum, encode_header, marks, pad
 from headrace.log.keys import KeyColumn
 from headrace.log.lock import WriterLock
 from headrace.log.mark import Extent, Mark
-from headrace.log.meta import Meta
+from headrace.log.meta import Meta, save_meta
 from headrace.log.recover import recover
 from headrace.log.replace_active import cut_log, plan_cut
 from headrace.log.retention import free_or_remove, removable
@@ -289,6 +289,14 @@ class Appender:
         self.durable_index = self.state.next_index
         self.write_mark()
         self.apply_retention()
+
+    def change_meta(self, meta: Meta) -> None:
+        """Go on with another meta: its schema holds from the next segment, which begins now."""
+        self._check()
+        encoder = BodyEncoder(meta.schema, meta.settings.compression)
+        save_meta(self._disk, self._directory, meta)  # first: opening finishes what a crash leaves undone
+        self.meta, self._encoder = meta, encoder
+        self.roll()
 
     def _check_room_for_container(self) -> None:
         containers = self.meta.settings.containers

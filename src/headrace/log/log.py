@@ -33,6 +33,7 @@ from headrace.kernel.errors import (
 )
 from headrace.kernel.limits import NOTE_BYTES_MAX, WRITER_ID_BYTES_MAX
 from headrace.log.appender import Appender
+from headrace.log.body import BodyDecoder
 from headrace.log.commit import GroupCommit
 from headrace.log.cursor import Cursor, OnDamage
 from headrace.log.damage import Recovery, Report
@@ -163,6 +164,14 @@ class Log:
             appender.trim(before)
             appender.write_mark()
 
+    def evolve(self, schema: pa.Schema, extra: dict[str, Any] | None = None) -> None:
+        """From the next segment on, write `schema`; segments that are there keep their own."""
+        with self._lock:
+            appender = self._writer()
+            meta = self._meta.replace(schema=schema, extra=self._meta.extra if extra is None else extra)
+            appender.change_meta(meta)
+            self._meta = meta
+
     def retain(self) -> None:
         """Apply the retention policy now; otherwise it is applied whenever a segment is finalized."""
         with self._lock:
@@ -242,6 +251,8 @@ class Log:
         self._show_held()
         if not isinstance(start, int) or start < 0:
             raise Refused(f"an index is a number from 0 on, not {start!r}")
+        if columns is not None:
+            BodyDecoder(self._meta.schema, columns)  # names that are no columns are refused here
         cursor = Cursor(self._disk, self.path, self._meta, start, columns=columns, on_damage=on_damage)
         self._cursors.add(cursor)
         return cursor
@@ -257,6 +268,10 @@ class Log:
         sortable = self._key_column().encode(key)
         found = index_of_key(self._disk, self.path, self._meta, sortable, first_index)
         return next_index if found is None else found
+
+    def sortable_key(self, key: Any) -> int:
+        """An order key as the 64 bits that names and headers compare by."""
+        return int(key) if self._meta.order_by is None else self._key_column().encode(key)
 
     # --- what it knows of itself
 
@@ -284,6 +299,16 @@ class Log:
     def durable_index(self) -> int:
         """Every entry below it survives a power cut."""
         return self._extent().durable_index
+
+    @property
+    def head_key(self) -> int:
+        """HEAD, sortable: no later entry has a smaller order key. Known to the writer."""
+        return self._writer().state.head_key
+
+    @property
+    def last_key(self) -> int | None:
+        """The order key of the last entry, sortable; HEAD may be further on. Known to the writer."""
+        return self._writer().state.last_key
 
     @property
     def commits_per_sync(self) -> tuple[int, int]:

@@ -86,7 +86,8 @@ class SegmentReader:
             schema = read_start(view, str(name)).meta.schema
         except Damaged:
             schema = meta.schema  # each batch carries a tag of its schema, so a wrong guess shows
-        return cls(view, name, BodyDecoder(schema, columns), read_footer(view) if finalized else None)
+        decoder = BodyDecoder(schema, columns and _present(columns, schema))
+        return cls(view, name, decoder, read_footer(view) if finalized else None)
 
     @property
     def epoch(self) -> int:
@@ -196,3 +197,8 @@ class SegmentReader:
 
     def close(self) -> None:
         self._view.close()
+
+
+def _present(columns: Sequence[str], schema: pa.Schema) -> list[str]:
+    """Those of the columns that the segment has: it may be older than some. One at least, to count by."""
+    return [name for name in columns if name in schema.names] or [schema.names[0]]

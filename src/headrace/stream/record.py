@@ -11,6 +11,7 @@ to what they were.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -58,7 +59,7 @@ def variant_of(cls: type) -> Variant:
     names = (
         cls.__struct_fields__
         if issubclass(cls, msgspec.Struct)
-        else [field.name for field in dataclasses.fields(cls)]
+        else [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     )
     for name in names:
         if name.startswith("_"):
@@ -116,12 +117,19 @@ def builder(variant: Variant) -> Callable[[list[list[Any]]], list[Any]]:
     """What makes objects of columns, one list for each field in order."""
     cls, names = variant.cls, tuple(variant.fields)
     if issubclass(cls, msgspec.Struct):
-        if not cls.__struct_config__.kw_only:
+        if _takes_positions(cls):
             return lambda columns: list(map(cls, *columns))
         return lambda columns: [
             cls(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
         ]
     return _with_slots(cls, names) or _with_dict(cls, names)
+
+
+def _takes_positions(cls: type[msgspec.Struct]) -> bool:
+    """Whether all fields of a Struct can be given by position."""
+    return not any(
+        parameter.kind is parameter.KEYWORD_ONLY for parameter in inspect.signature(cls).parameters.values()
+    )
 
 
 def _with_slots(cls: type, names: tuple[str, ...]) -> Callable[[list[list[Any]]], list[Any]] | None:
@@ -144,12 +152,12 @@ def _with_slots(cls: type, names: tuple[str, ...]) -> Callable[[list[list[Any]]]
 
 
 def _with_dict(cls: type, names: tuple[str, ...]) -> Callable[[list[list[Any]]], list[Any]]:
-    new, set_field = cls.__new__, object.__setattr__
+    set_field = object.__setattr__
 
     def build(columns: list[list[Any]]) -> list[Any]:
         made = []
         for row in zip(*columns, strict=True):
-            entry = new(cls)
+            entry: Any = object.__new__(cls)
             for name, value in zip(names, row, strict=True):
                 set_field(entry, name, value)
             made.append(entry)

@@ -250,7 +250,7 @@ def _container(annotation: Any, where: str) -> FieldType:
     )
 
 
-def _sequence(kind: type, item: FieldType) -> FieldType:
+def _sequence(kind: Any, item: FieldType) -> FieldType:
     def to_plain(value: Any) -> Any:
         if not isinstance(value, kind):
             raise BadValue(f"expected {kind.__name__}, got {_shown(value)}")

@@ -1,0 +1,261 @@
+"""The store: a directory of streams (and, in time, of journals and queues).
+
+    with hr.open("data") as store:
+        orders = store.stream("orders", Order, order_by="at")
+
+Opening a store takes no lock, so many processes have it open at once; each stream has a lock of its own.
+
+    data/
+      store.json            what this directory is
+      streams/orders/       one log for each stream
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.kernel.errors import (
+    BadSettings,
+    Closed,
+    Damaged,
+    NewerFormat,
+    NotALog,
+    NotFound,
+    SchemaMismatch,
+    WriterTaken,
+)
+from headrace.kernel.names import checked_name
+from headrace.log.disk import Disk
+from headrace.log.lock import WriterLock
+from headrace.log.log import Log
+from headrace.log.meta import Meta
+from headrace.log.settings import Settings
+from headrace.stream.declaration import Declaration, declare
+from headrace.stream.errors import PublisherTaken, StreamExists
+from headrace.stream.evolve import check_evolution
+from headrace.stream.stream import Stream
+
+STORE_FILE = "store.json"
+STREAMS_DIRECTORY = "streams"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StreamConfig:
+    """All that a stream is created with."""
+
+    type: Any
+    order_by: str | Callable[[Any], Any] | None = None
+    strict: bool = False
+    unique_by: str | None = None
+    unique_window: int | None = None
+    settings: Settings | None = None
+
+
+class Store:
+    def __init__(self, path: Path) -> None:
+        """Use `hr.open`."""
+        self.path = path
+        self._disk = Disk()
+        self._lock = threading.Lock()
+        self._open: list[Stream] = []
+        self._closed = False
+
+    def stream(
+        self,
+        name: str,
+        type: Any = None,  # noqa: A002
+        order_by: str | Callable[[Any], Any] | None = None,
+        *,
+        strict: bool = False,
+        unique_by: str | None = None,
+        unique_window: int | None = None,
+        settings: Settings | None = None,
+    ) -> Stream:
+        """The stream `name`: created with this type, or checked against what is there.
+
+        Without a type an existing stream is opened by what is stored of it; its entries are dicts then.
+        """
+        self._check()
+        path = self._path_of(name)
+        if type is None:
+            if not self._exists(name):
+                raise NotFound(f"there is no stream {name!r} in {self.path}: give its type to create it")
+            return self._opened(name, _stored_declaration(_meta(path)))
+        config = StreamConfig(type, order_by, strict, unique_by, unique_window, settings)
+        declaration = declare(type, order_by)
+        if not self._exists(name):
+            self._create(path, declaration, config)
+        _check_config(name, _meta(path), declaration, config)
+        return self._opened(name, declaration)
+
+    def create(self, name: str, config: StreamConfig) -> Stream:
+        """A new stream; StreamExists if there is one of that name."""
+        self._check()
+        if self._exists(name):
+            raise StreamExists(f"there is a stream {name!r} in {self.path} already: choose another name")
+        return self.ensure(name, config)
+
+    def ensure(self, name: str, config: StreamConfig) -> Stream:
+        """The stream `name` with exactly this configuration: created, or SchemaMismatch / BadSettings."""
+        self._check()
+        declaration = declare(config.type, config.order_by)
+        if self._exists(name):
+            meta = _meta(self._path_of(name))
+            _check_config(name, meta, declaration, config)
+            if meta.strict != config.strict:
+                raise BadSettings(f"stream {name!r}: strict is {meta.strict}, expected {config.strict}")
+            if config.settings is not None and meta.settings != config.settings.checked():
+                raise BadSettings(f"stream {name!r} has other settings: {_difference(meta, config.settings)}")
+        return self.stream(
+            name,
+            config.type,
+            config.order_by,
+            strict=config.strict,
+            unique_by=config.unique_by,
+            unique_window=config.unique_window,
+            settings=config.settings,
+        )
+
+    def streams(self) -> list[str]:
+        """The names of all streams."""
+        self._check()
+        folder = self.path / STREAMS_DIRECTORY
+        return [name for name in self._disk.names(folder) if not name.startswith(".") and self._exists(name)]
+
+    def drop(self, name: str) -> None:
+        """Remove a stream and all its entries. Nobody may be publishing to it."""
+        self._check()
+        path = self._path_of(name)
+        if not self._exists(name):
+            raise NotFound(f"there is no stream {name!r} in {self.path}")
+        try:
+            lock = WriterLock.acquire(self._disk, path)
+        except WriterTaken as error:
+            raise PublisherTaken(f"stream {name!r} cannot be dropped: {error}") from error
+        gone = path.with_name(f".dropped-{name}-{os.getpid()}")
+        try:
+            self._disk.rename(path, gone)
+            self._disk.sync_dir(path.parent)
+        finally:
+            lock.release()
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def close(self) -> None:
+        """Close every stream that was opened here: listeners end, publishers flush."""
+        with self._lock:
+            self._closed = True
+            streams, self._open = self._open, []
+        for stream in streams:
+            stream.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    # --- inside
+
+    def _opened(self, name: str, declaration: Declaration) -> Stream:
+        stream = Stream(name, self._path_of(name), declaration)
+        with self._lock:
+            self._open.append(stream)
+        return stream
+
+    def _path_of(self, name: str) -> Path:
+        return self.path / STREAMS_DIRECTORY / checked_name(name, "stream name")
+
+    def _exists(self, name: str) -> bool:
+        return self._disk.kind(self._path_of(name)) == "directory"
+
+    def _create(self, path: Path, declaration: Declaration, config: StreamConfig) -> None:
+        if config.unique_by is not None and config.unique_by not in declaration.columns:
+            raise BadSettings(f"unique_by names {config.unique_by!r}, which is not a field")
+        extra = {
+            "stream": {
+                "raw": declaration.raw,
+                "variants": [variant.tag for variant in declaration.variants],
+                "unique_by": config.unique_by,
+                "unique_window": config.unique_window,
+            }
+        }
+        with contextlib.suppress(WriterTaken):  # another process is just creating it
+            Log.open(
+                path,
+                declaration.schema,
+                config.settings,
+                order_by=declaration.order_by,
+                strict=config.strict,
+                extra=extra,
+            ).close()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed(f"the store {self.path} is closed")
+
+
+def open_store(path: str | Path) -> Store:
+    """Open the store at `path`, making it if nothing is there."""
+    disk, directory = Disk(), Path(path)
+    kind = disk.kind(directory)
+    if kind == "file":
+        raise NotALog(f"{directory} is a file; a store is a directory: choose another path")
+    if kind == "nothing" or not disk.names(directory):
+        disk.make_directory(directory / STREAMS_DIRECTORY)
+        disk.replace_whole(directory / STORE_FILE, msgspec.json.encode({"format": FORMAT}))
+        disk.sync_dir(directory)
+        disk.sync_dir(directory.parent)
+    if disk.kind(directory / STORE_FILE) == "nothing":
+        raise NotALog(f"{directory} is not a store (it has no {STORE_FILE}): choose another path")
+    try:
+        stored = msgspec.json.decode(disk.read_whole(directory / STORE_FILE))["format"]
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise Damaged(f"{directory / STORE_FILE} cannot be read ({error}): restore it") from error
+    if stored > FORMAT:
+        raise NewerFormat(f"{directory} has format {stored}; this headrace reads up to {FORMAT}: upgrade it")
+    return Store(directory)
+
+
+def _meta(path: Path) -> Meta:
+    with Log.open(path, read_only=True) as log:
+        return log.meta
+
+
+def _stored_declaration(meta: Meta) -> Declaration:
+    if meta.extra.get("stream", {}).get("raw"):
+        return declare(bytes, meta.order_by)
+    declaration = declare(meta.schema, meta.order_by)
+    return replace(declaration, schema=meta.schema)
+
+
+def _check_config(name: str, meta: Meta, declaration: Declaration, config: StreamConfig) -> None:
+    check_evolution(meta.schema, declaration.schema, name)
+    if declaration.order_by != meta.order_by:
+        stored_key, wanted_key = meta.order_by or "index", declaration.order_by or "index"
+        raise SchemaMismatch(f"stream {name!r} is ordered by {stored_key}, not by {wanted_key}")
+    stored = meta.extra.get("stream", {})
+    if config.unique_by != stored.get("unique_by"):
+        raise SchemaMismatch(
+            f"stream {name!r}: unique_by is {stored.get('unique_by')!r}, not {config.unique_by!r}"
+        )
+    if config.unique_window != stored.get("unique_window"):
+        raise SchemaMismatch(
+            f"stream {name!r}: unique_window is {stored.get('unique_window')}, not {config.unique_window}"
+        )
+
+
+def _difference(meta: Meta, wanted: Settings) -> str:
+    stored, expected = msgspec.to_builtins(meta.settings), msgspec.to_builtins(wanted.checked())
+    return ", ".join(
+        f"{key} is {stored[key]}, expected {expected[key]}" for key in stored if stored[key] != expected[key]
+    )

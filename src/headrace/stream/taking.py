@@ -1,0 +1,205 @@
+"""Taking entries in: the code behind `publish`.
+
+Publishing one object must cost well under a microsecond, so the function that does it is written for each
+declaration, as dataclasses do for `__init__`: it checks the entry's class, reads each field into a local
+variable, checks that its class is the expected one (or lets the field's type convert and judge it), compares
+the order key with the last one, and only then appends each value to its column. An entry that is refused has
+changed nothing. The last column is appended to last (see `log.batcher`).
+
+For `Order(at: datetime, user: str)`, ordered by `at`, it is:
+
+    def publish(entry):
+        nonlocal index, last_key, bytes_left
+        cls = entry.__class__
+        if cls is cls0:
+            v0 = entry.at
+            if v0.__class__ is not class0 or v0.tzinfo is None: v0 = check0(v0)
+            v1 = entry.user
+            if v1.__class__ is not class1 or not v1.isascii(): v1 = check1(v1)
+        else: refuse_class(entry)
+        key = v0
+        if last_key is not None and key < last_key: refuse_key(key, last_key)
+        last_key = key
+        add0(v0); add1(v1)
+        index += 1
+        bytes_left -= 32 + len(v1)
+        if batcher.idle: batcher.wake()
+        if bytes_left <= 0: flush_now()
+        return index
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.kernel.errors import HeadraceError, KeyOrder
+from headrace.log.batcher import Batcher
+from headrace.stream.declaration import KEY, Declaration
+from headrace.stream.errors import BadEntry
+from headrace.stream.record import TAG, Variant
+from headrace.stream.types import BadValue, FieldType
+
+_VALUE_BYTES = 8
+_DOUBTFUL = {
+    dt.datetime: " or {v}.tzinfo is None",
+    int: f" or not {-(1 << 63)} <= {{v}} < {1 << 63}",
+    str: " or not {v}.isascii()",
+}
+"""Values of the right class that must be looked at all the same: they may not be storable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """`publish` takes one entry; `restart` counts bytes anew; `resume` sets index and last key.
+
+    The last key may be HEAD only, without an entry: then even a strictly increasing key may equal it.
+    """
+
+    publish: Callable[[Any], int]
+    restart: Callable[[], None]
+    resume: Callable[[int, Any, bool], None]
+
+
+def make_taking(
+    declaration: Declaration,
+    columns: Sequence[list[Any]],
+    batcher: Batcher,
+    flush_bytes: int,
+    *,
+    strict: bool,
+    check_id: Callable[[Any, int], None] | None = None,
+    unique_by: str | None = None,
+) -> Taking:
+    """The functions of a publisher whose columns are the given lists, in the declaration's order."""
+    names = list(declaration.columns)
+    scope: dict[str, Any] = {
+        "batcher": batcher,
+        "flush_bytes": flush_bytes,
+        "datetime": dt.datetime,
+        "refuse_class": _refuser(declaration),
+        "refuse_key": _refuse_key,
+        "check_id": check_id,
+        "key_of": declaration.key_function,
+        "HeadraceError": HeadraceError,
+    }
+    for at, name in enumerate(names):
+        kind = declaration.columns[name]
+        scope[f"add{at}"] = columns[at].append
+        scope[f"check{at}"] = _checker(name, kind)
+        scope[f"class{at}"] = kind.quick
+    for at, variant in enumerate(declaration.variants):
+        scope[f"cls{at}"] = variant.cls
+    source = _source(declaration, names, strict, unique_by if check_id else None)
+    exec(compile(source, f"<publish {', '.join(names)}>", "exec"), scope)
+    return Taking(*scope["make"]())
+
+
+def _source(declaration: Declaration, names: list[str], strict: bool, unique_by: str | None) -> str:
+    lines: list[str] = []
+    if declaration.variants:
+        lines.append("cls = entry.__class__")
+        for at, variant in enumerate(declaration.variants):
+            lines.append(f"{'if' if at == 0 else 'elif'} cls is cls{at}:")
+            lines += ["    " + line for line in _fields(declaration, names, variant)]
+        lines.append("else: refuse_class(entry)")
+    elif declaration.raw:
+        lines += ["v0 = entry", *_check(0, declaration.columns[names[0]])]
+    else:
+        lines.append("if entry.__class__ is not dict: entry = refuse_class(entry)")
+        for at, name in enumerate(names):
+            if name != KEY:
+                lines += [f"v{at} = entry.get({name!r})", *_check(at, declaration.columns[name])]
+        lines.append(f"if len(entry) > {len(names)}: refuse_class(entry)")
+    if declaration.key_function is not None:
+        at = names.index(KEY)
+        lines += [f"v{at} = key_of(entry)", *_check(at, declaration.columns[KEY])]
+    if declaration.order_by is not None:
+        lines.append(f"key = v{names.index(declaration.order_by)}")
+        backwards = "key < last_key or (key == last_key and not at_head)" if strict else "key < last_key"
+        lines.append(f"if last_key is not None and ({backwards}): refuse_key(key, last_key)")
+    if unique_by is not None:
+        lines.append(f"check_id(v{names.index(unique_by)}, index + 1)")
+    if declaration.order_by is not None:
+        lines.append("last_key = key; at_head = False" if strict else "last_key = key")
+    lines.append("; ".join(f"add{at}(v{at})" for at in range(len(names))))
+    sized = [f" + len(v{at} or '')" for at, name in enumerate(names) if declaration.columns[name].sized]
+    lines += [
+        "index += 1",
+        f"bytes_left -= {_VALUE_BYTES * len(names)}{''.join(sized)}",
+        "if batcher.idle: batcher.wake()",
+        "if bytes_left <= 0: flush_now(index)",
+        "return index",
+    ]
+    return _MAKE.format(body="\n        ".join(lines))
+
+
+_MAKE = """
+def make():
+    index, last_key, at_head, bytes_left = -1, None, False, flush_bytes
+    def publish(entry):
+        nonlocal index, last_key, at_head, bytes_left
+        {body}
+    def flush_now(at):
+        nonlocal index
+        try:
+            batcher.flush()
+        except HeadraceError:
+            if batcher.take_back():
+                index = at - 1
+                raise
+    def restart():
+        nonlocal bytes_left
+        bytes_left = flush_bytes
+    def resume(next_index, key, only_head):
+        nonlocal index, last_key, at_head
+        index, last_key, at_head = next_index - 1, key, only_head
+    return publish, restart, resume
+"""
+
+
+def _fields(declaration: Declaration, names: list[str], variant: Variant) -> list[str]:
+    lines = []
+    for at, name in enumerate(names):
+        if name in variant.fields:
+            lines += [f"v{at} = entry.{name}", *_check(at, variant.fields[name])]
+        elif name == TAG:
+            lines.append(f"v{at} = {variant.tag!r}")
+        elif name != KEY:
+            lines.append(f"v{at} = None")
+    return lines
+
+
+def _check(at: int, kind: FieldType) -> list[str]:
+    if kind.quick is None:
+        return [f"v{at} = check{at}(v{at})"]
+    more = _DOUBTFUL.get(kind.quick, "").format(v=f"v{at}")
+    return [f"if v{at}.__class__ is not class{at}{more}: v{at} = check{at}(v{at})"]
+
+
+def _checker(name: str, kind: FieldType) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        try:
+            return kind.to_plain(value)
+        except BadValue as error:
+            raise BadEntry(f"field {name!r}: {error}") from None
+
+    return check
+
+
+def _refuser(declaration: Declaration) -> Callable[[Any], Any]:
+    def refuse(entry: Any) -> Any:
+        if not declaration.variants and isinstance(entry, dict):
+            if unknown := set(entry) - set(declaration.columns):
+                raise BadEntry(f"the stream has no field {sorted(map(str, unknown))[0]!r}")
+            return entry
+        wanted = " or ".join(variant.tag for variant in declaration.variants) or "dict"
+        raise BadEntry(f"this stream takes {wanted}, not {type(entry).__name__}")
+
+    return refuse
+
+
+def _refuse_key(key: Any, last: Any) -> None:
+    raise KeyOrder(f"the order key goes from {last} to {key}: it must not go back")

@@ -1,0 +1,154 @@
+"""Unique ids: an exact index of the ids in a stream, on disk.
+
+`ids.sqlite` beside the log maps each id to the index of its entry. The log is the truth and the index is
+caught up with it: it says how far it has read (`upto`), and opening it reads the ids that are missing and
+forgets those of entries that a crash took away. So it needs no sync of its own and is exact after any crash.
+
+SQLite keeps its pages on disk and a bounded cache of them, so memory does not grow with the ids. Ids that
+are published but not in the index yet are held in memory until the batch they are in is indexed.
+
+With a window only ids of the last so many entries are looked at; older ones may come again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.kernel.errors import DiskFailed
+from headrace.log.log import Log
+from headrace.stream.errors import DuplicateId
+
+IDS_FILE = "ids.sqlite"
+_CACHE_KIB = 32 * 1024
+_CHUNK = 500
+_TABLES = """
+CREATE TABLE IF NOT EXISTS ids (id PRIMARY KEY, entry INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS state (one INTEGER PRIMARY KEY CHECK (one = 1), log TEXT, upto INTEGER NOT NULL);
+"""
+
+
+class UniqueIds:
+    """The ids of one stream. One thread publishes and another may index; a lock lets them take turns."""
+
+    def __init__(self, log: Log, field: str, window: int | None = None) -> None:
+        self._log = log
+        self._field = field
+        self._window = window
+        self._lock = threading.Lock()
+        self._recent: dict[Any, int] = {}
+        self._database = _open(log.path / IDS_FILE)
+        self._catch_up()
+
+    def check(self, value: Any, index: int) -> None:
+        """Take note that the entry at `index` has this id, or raise DuplicateId."""
+        with self._lock:
+            found = self._recent.get(value)
+            if found is None:
+                row = self._database.execute("SELECT entry FROM ids WHERE id = ?", (value,)).fetchone()
+                found = row[0] if row else None
+            if found is not None and self._counts(found, index):
+                raise DuplicateId(f"the id {value!r} is in the stream already, at index {found}", found)
+            self._recent[value] = index
+
+    def forget(self, value: Any) -> None:
+        """The entry that `check` was told of was refused after all."""
+        with self._lock:
+            self._recent.pop(value, None)
+
+    def duplicates(self, values: Sequence[Any], first_index: int) -> list[int]:
+        """The rows of a batch whose id is in the stream or earlier in the batch; the others are noted."""
+        rows: list[int] = []
+        with self._lock:
+            known = self._known(values)
+            for row, value in enumerate(values):
+                found = known.get(value, self._recent.get(value))
+                index = first_index + row - len(rows)
+                if found is not None and self._counts(found, index):
+                    rows.append(row)
+                else:
+                    known.pop(value, None)
+                    self._recent[value] = index
+        return rows
+
+    def index_up_to(self, next_index: int) -> None:
+        """Entries below `next_index` are in the log: move their ids from memory to the index."""
+        with self._lock:
+            done = [(value, index) for value, index in self._recent.items() if index < next_index]
+            self._insert(done, next_index)
+            for value, index in done:
+                if self._recent.get(value) == index:
+                    del self._recent[value]
+
+    def _known(self, values: Sequence[Any]) -> dict[Any, int]:
+        found: dict[Any, int] = {}
+        for at in range(0, len(values), _CHUNK):
+            part = list(values[at : at + _CHUNK])
+            marks = ",".join("?" * len(part))
+            found.update(self._database.execute(f"SELECT id, entry FROM ids WHERE id IN ({marks})", part))
+        return found
+
+    def _counts(self, found: int, index: int) -> bool:
+        return self._window is None or found >= index - self._window
+
+    def _insert(self, pairs: Iterable[tuple[Any, int]], upto: int) -> None:
+        with self._database:
+            self._database.executemany("INSERT OR REPLACE INTO ids VALUES (?, ?)", pairs)
+            self._database.execute("UPDATE state SET upto = ?", (upto,))
+
+    def _catch_up(self) -> None:
+        """Make the index say what the log says."""
+        row = self._database.execute("SELECT log, upto FROM state").fetchone()
+        if row is None or row[0] != self._log.meta.id:
+            with self._database:
+                self._database.execute("DELETE FROM ids")
+                self._database.execute("INSERT OR REPLACE INTO state VALUES (1, ?, 0)", (self._log.meta.id,))
+            row = (None, 0)
+        upto, next_index = row[1], self._log.next_index
+        if upto > next_index:  # the log lost what was never durable, or was truncated
+            with self._database:
+                self._database.execute("DELETE FROM ids WHERE entry >= ?", (next_index,))
+                self._database.execute("UPDATE state SET upto = ?", (next_index,))
+            upto = next_index
+        start = max(upto, self._log.first_index)
+        for batch in self._log.read(start, columns=[self._field], on_damage=lambda damage: None):
+            values = batch.records.column(0).to_pylist()
+            self._insert(
+                zip(values, range(batch.base_index, batch.next_index), strict=True), batch.next_index
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    try:
+        return _opened(path)
+    except sqlite3.DatabaseError:  # damaged: it can be made again from the log
+        for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+            name.unlink(missing_ok=True)
+    try:
+        return _opened(path)
+    except sqlite3.Error as error:
+        raise DiskFailed(f"the index of ids at {path} cannot be made ({error})") from error
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, check_same_thread=False, isolation_level="IMMEDIATE")
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    database.executescript(_TABLES)
+    database.execute("SELECT * FROM ids LIMIT 1").fetchone()
+    return database
+
+
+def plain_ids(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Ids as SQLite keeps them."""
+    return column.to_pylist()  # type: ignore[no-any-return]
