@@ -46,10 +46,10 @@ class GuardedGroup(TyperGroup):
             code = _explain_usage(error, json)
         except (typer.Abort, KeyboardInterrupt):
             code = _interrupted(json)
-        try:
-            sys.stdout.flush()
-        except OSError:
+        except OSError as error:  # printing help or the version; commands are guarded below
+            print_error(*_words_for(error), json)
             silence_stdout()
+            code = Exit.ERROR
         sys.exit(code if isinstance(code, int) else Exit.DONE)
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]

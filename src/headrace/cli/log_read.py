@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -49,14 +51,11 @@ def cat(
         info = log.info()
         stop = info.next_index if until is None else min(until, info.next_index)
         try:
-            batches = log.read(start, until, on_damage=damages if skip_damaged else None)
-            for batch in _at_most(count, batches):
-                printer.print(batch)
-                advance(batch.next_index - info.first_index, max(stop - info.first_index, 1))
-        except DamagedEntries as error:
-            advice = "read on with --skip-damaged, or see `headrace log repair`"
-            error.args = (f"{path}: {error.damage}: {advice}",)
-            raise
+            with damage_explained(path):
+                batches = log.read(start, until, on_damage=damages if skip_damaged else None)
+                for batch in _at_most(count, batches):
+                    printer.print(batch)
+                    advance(batch.next_index - info.first_index, max(stop - info.first_index, 1))
         finally:
             printer.end()
     damages.end()
@@ -81,6 +80,17 @@ def tail(
         for batch in log.read(start, follow=follow, on_damage=damages):
             printer.print(batch.slice(start), flush=follow)
     damages.end()
+
+
+@contextmanager
+def damage_explained(path: Path) -> Iterator[None]:
+    """Errors of damage in this block say what to type next."""
+    try:
+        yield
+    except DamagedEntries as error:
+        advice = "read on with --skip-damaged, or see `headrace log repair`"
+        error.args = (f"{path}: {error.damage}: {advice}",)
+        raise
 
 
 class Damages:

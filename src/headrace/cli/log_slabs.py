@@ -15,7 +15,7 @@ import typer
 from headrace.cli.aside import made_aside
 from headrace.cli.console import Advance, Console, Exit, printable
 from headrace.cli.log_open import LogPath, SkipDamaged, check_raw, open_to_read
-from headrace.cli.log_read import Damages
+from headrace.cli.log_read import Damages, damage_explained
 from headrace.cli.options import Json
 from headrace.cli.quantities import format_size, parse_size, plural
 from headrace.log import Log
@@ -91,7 +91,8 @@ def export(
                     count += 1
                     yield data
 
-            size = write_slabs(beside, counted(), slab_bytes=slab_bytes, length=length)
+            with damage_explained(path):
+                size = write_slabs(beside, counted(), slab_bytes=slab_bytes, length=length)
     facts = {"path": printable(directory), "count": count, "bytes": size, "damages": damages.found}
     console.answer(facts, f"exported {plural(count, 'entry', 'entries')} as {format_size(size)} of slabs")
     damages.end()

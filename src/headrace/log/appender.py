@@ -103,8 +103,7 @@ class Appender:
 
     def append(self, batches: Sequence[pa.RecordBatch], commit: Commit | None = None) -> int:
         """Append batches, as one atomic group if there is a commit; the index of the first entry."""
-        self._check()
-        self._write_held_if_full()
+        self.check()
         base = index = self.state.next_index
         head, last = self.state.head_key, self.state.last_key
         frames = _Frames([], [], [])
@@ -136,7 +135,7 @@ class Appender:
 
     def head(self, key: int) -> None:
         """Promise that no later entry has a smaller order key."""
-        self._check()
+        self.check()
         if self._key is None:
             raise KeyOrder("the order key of this log is the index: HEAD moves with the entries only")
         if key < self.state.head_key:
@@ -147,7 +146,7 @@ class Appender:
 
     def trim(self, before: int) -> None:
         """Declare entries below `before` gone, and remove the segments that hold no others."""
-        self._check()
+        self.check()
         if before > self.state.base_index:
             frames = _Frames([], [], [])
             self._add_marker(frames, Kind.BASE, self.state.next_index, before)
@@ -197,6 +196,8 @@ class Appender:
     # --- getting it written
 
     def _take(self, frames: _Frames, *, tell: bool = True) -> None:
+        if len(self._held) >= self.meta.settings.write_buffers:
+            self.write_held()
         self._make_room(frames)
         if self.meta.settings.write_buffers > 1:
             self._held.append(frames)
@@ -222,10 +223,6 @@ class Appender:
             self._write(self._held[0])
             del self._held[0]
         self.write_mark()
-
-    def _write_held_if_full(self) -> None:
-        if len(self._held) >= self.meta.settings.write_buffers:
-            self.write_held()
 
     def _make_room(self, frames: _Frames) -> None:
         """Begin a new segment if the active one is full by its policy or its container."""
@@ -257,13 +254,12 @@ class Appender:
         The next one is prepared first, so that a full disk is noticed while nothing has changed.
         `beyond_limit` lets a marker have one container more: a full ring must still be able to trim.
         """
-        self._check()
+        self.check()
         self.write_held()
         if not beyond_limit:
             self._check_room_for_container()
+        # One that is full of markers only is replaced, under the same name, by one that carries the same state.
         has_indexes = self.state.next_index > self.active.name.first_index
-        if not has_indexes:  # full of markers: a fresh segment that carries the same state replaces it
-            self.state.epoch += 1
         now_us, old = self._clock.now_us(), self.active
         try:
             prepared = prepare_active(self._disk, self._directory, self.meta, self.state, now_us)
@@ -277,13 +273,11 @@ class Appender:
             raise
         except HeadraceError as error:
             raise self.fail(error) from error
-        self._check()
+        self.check()
         try:
             if has_indexes:
                 old.take_final_name(self._disk, self.state)
             self.active = prepared.put(self._disk)
-            if not has_indexes:
-                free_or_remove(self._disk, old.file.path, self.meta.settings.containers)
         except HeadraceError as error:
             raise self.fail(error) from error
         self.durable_index = self.state.next_index
@@ -292,7 +286,7 @@ class Appender:
 
     def change_meta(self, meta: Meta) -> None:
         """Go on with another meta: its schema holds from the next segment, which begins now."""
-        self._check()
+        self.check()
         encoder = BodyEncoder(meta.schema, meta.settings.compression)
         save_meta(self._disk, self._directory, meta)  # first: opening finishes what a crash leaves undone
         self.meta, self._encoder = meta, encoder
@@ -323,7 +317,7 @@ class Appender:
     def remove_trimmed(self) -> None:
         """Remove the files of segments that lie wholly below the base."""
         gone = False
-        self._check()
+        self.check()
         for name in Listing.of(self._disk.names(self._directory)).finals:
             if name.next_index <= self.state.base_index:
                 free_or_remove(self._disk, self._directory / str(name), self.meta.settings.containers)
@@ -335,13 +329,13 @@ class Appender:
 
     def written(self) -> Written:
         """What a sync that begins now will make durable."""
-        self._check()
+        self.check()
         return Written(self.tickets, self.state.next_index, self.active.file)
 
     def sync(self, written: Written) -> None:
         """Make `written` durable. Runs beside appends; a segment finalized meanwhile is synced already."""
         self._sync_file(written.file)
-        self._check()  # acknowledged is only what was synced before anyone took over
+        self.check()  # acknowledged is only what was synced before anyone took over
         self.durable_index = max(self.durable_index, written.next_index)
         self.write_mark()
 
@@ -353,7 +347,7 @@ class Appender:
 
     def cut(self, index: int) -> Appender:
         """Cut off the entries from `index` on; the appender to go on with."""
-        self._check()
+        self.check()
         epoch = self.state.epoch + 1
         plan = plan_cut(self._disk, self._directory, self.meta, index, epoch, self.state.base_index)
         try:
@@ -379,7 +373,8 @@ class Appender:
         self._mark.close()
         return after
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise why nothing can be appended or acknowledged any more, if so."""
         if self.failure is not None:
             raise self.failure
         if not self._lock.held:

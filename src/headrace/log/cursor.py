@@ -16,7 +16,7 @@ from pathlib import Path
 from headrace.kernel.errors import Closed, NotFound, Trimmed, Truncated
 from headrace.log.damage import Damage, DamagedEntries
 from headrace.log.disk import Disk
-from headrace.log.mark import MARK_FILE, Extent, Mark
+from headrace.log.mark import MARK_FILE, Extent, Mark, believable
 from headrace.log.meta import Meta
 from headrace.log.segment_name import FinalName, Listing, SegmentName
 from headrace.log.segment_reader import Batch, Head, Pause, SegmentReader
@@ -63,6 +63,9 @@ class Cursor:
             if self._segment is None and not self._open_segment():
                 return None
             assert self._segment is not None
+            if not self._segment.finalized and not self._segment.linked:
+                self._leave_segment(self.index)  # replaced by a truncation or take-over
+                continue
             step = self._segment.step(self.index)
             self._looked_twice &= step is Pause.NOT_YET
             if isinstance(step, Batch):
@@ -192,9 +195,6 @@ class Cursor:
         """At the end of what is there: True if something changed and reading can go on."""
         segment, extent = self._segment, self._extent()
         assert segment is not None
-        if not segment.linked:  # replaced by a truncation or take-over, or trimmed
-            self._leave_segment(self.index)
-            return True
         replaced = extent.epoch > segment.epoch and self._recycled()
         if replaced or extent.next_index <= segment.expected:
             return replaced
@@ -204,7 +204,8 @@ class Cursor:
         if segment.name not in Listing.of(self._disk.names(self._directory)).segments:
             self._leave_segment(self.index)
             return True
-        step = segment.damage_here("header", "no valid frame", extent.durable_index)
+        known = believable(extent, segment.epoch)
+        step = segment.damage_here("header", "no valid frame", known.durable_index if known else None)
         if isinstance(step, Damage) and step != self._told:
             self._tell(step)
             return True

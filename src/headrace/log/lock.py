@@ -20,7 +20,7 @@ import os
 import socket
 from pathlib import Path
 
-from headrace.kernel.errors import WriterTaken
+from headrace.kernel.errors import HeadraceError, WriterTaken
 from headrace.log.disk import Disk, File
 
 LOCK_FILE = "lock"
@@ -57,14 +57,22 @@ class WriterLock:
         if not file.try_lock():
             file.close()
             raise WriterTaken(f"{path.parent} is being taken over by another thread of this process")
-        disk.rename(temporary, path)
-        disk.sync_dir(path.parent)
+        try:
+            disk.rename(temporary, path)
+            disk.sync_dir(path.parent)
+        except HeadraceError:
+            file.close()
+            raise
         return cls._signed(file)
 
     @classmethod
     def _signed(cls, file: File) -> WriterLock:
-        file.truncate(0)
-        file.write([f"process {os.getpid()} on {socket.gethostname()}\n".encode()], 0)
+        try:
+            file.truncate(0)
+            file.write([f"process {os.getpid()} on {socket.gethostname()}\n".encode()], 0)
+        except HeadraceError:
+            file.close()  # at once: whoever looks at the error may try again
+            raise
         return cls(file)
 
     @property

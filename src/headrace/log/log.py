@@ -145,6 +145,7 @@ class Log:
         """
         with self._lock:
             appender = self._writer()
+            appender.check()
             appender.write_held()
             ticket = appender.tickets
         if force or self._meta.settings.durability == "fsync":

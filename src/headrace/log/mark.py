@@ -84,6 +84,11 @@ class Mark:
             self._file.close()
 
 
+def believable(extent: Extent | None, active_epoch: int) -> Extent | None:
+    """A mark from before a truncation says nothing: what it calls durable may have been cut since."""
+    return None if extent is None or extent.epoch < active_epoch else extent
+
+
 def read_extent(disk: Disk, directory: Path) -> Extent | None:
     """What the mark of a log says now."""
     mark = Mark.open(disk, directory, write=False)

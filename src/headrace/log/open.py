@@ -146,7 +146,7 @@ def _create(disk: Disk, path: Path, meta: Meta) -> None:
     try:
         if disk.kind(path / META_FILE) == "nothing":
             save_meta(disk, path, meta)
-            for number in range(meta.settings.containers.initial - 1 if meta.settings.containers else 0):
+            for number in range(meta.settings.containers.initial if meta.settings.containers else 0):
                 _create_container(disk, path, number + 1, meta)
     finally:
         lock.release()

@@ -27,7 +27,7 @@ from headrace.log.damage import Damage, Recovery
 from headrace.log.disk import Disk, File
 from headrace.log.frame import HEADER_BYTES, Kind, decode_header
 from headrace.log.keep import keep_bytes, keep_file
-from headrace.log.mark import Extent, read_extent
+from headrace.log.mark import Extent, believable, read_extent
 from headrace.log.meta import Meta
 from headrace.log.scan import Scanner
 from headrace.log.segment_name import FinalName, Listing
@@ -72,9 +72,8 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch:
     for obsolete in listing.obsolete:
         keep_file(disk, directory, str(obsolete), clock)
     findings.damages += missing_segments(listing)
-    extent = read_extent(disk, directory) or Extent()
-    if listing.active is not None and extent.epoch < listing.active.epoch:
-        extent = Extent()  # from before a truncation: what it calls durable may have been cut since
+    epoch = listing.active.epoch if listing.active else 0
+    extent = believable(read_extent(disk, directory), epoch) or Extent()
     if listing.active is not None:
         active, meta, state = _recover_active(disk, directory, listing, meta, clock, findings)
     else:
@@ -212,7 +211,9 @@ def _cut_tail(
 def _torn_in_container(tail: bytes, active: ActiveSegment, meta: Meta) -> bytes:
     """A used container is full of its earlier life; only a frame of this one can be torn."""
     header = decode_header(tail[:HEADER_BYTES], meta.salt)
-    return tail if header is not None and header.base_index >= active.name.first_index else b""
+    if header is None or header.epoch < active.name.epoch or header.base_index < active.name.first_index:
+        return b""
+    return tail
 
 
 def state_after(disk: Disk, directory: Path, finals: tuple[FinalName, ...], meta: Meta) -> LogState:

@@ -17,7 +17,7 @@ from headrace.log.body import BodyDecoder
 from headrace.log.damage import Damage, Report
 from headrace.log.disk import Disk
 from headrace.log.frame import Kind
-from headrace.log.mark import MARK_FILE, Extent, read_extent
+from headrace.log.mark import MARK_FILE, Extent, believable, read_extent
 from headrace.log.meta import Meta
 from headrace.log.recover import missing_at_start, missing_segments
 from headrace.log.scan import Scanner
@@ -123,7 +123,7 @@ def _check_mark(directory: Path, active: ActiveName | None, extent: Extent | Non
         if (directory / MARK_FILE).exists():
             lost = (sums.next_index, sums.next_index)
             sums.damages.append(Damage("mark", MARK_FILE, 0, 64, *lost, "it does not match its checksum"))
-    elif extent.durable_index > sums.next_index:
+    elif believable(extent, active.epoch if active else 0) and extent.durable_index > sums.next_index:
         lost = (sums.next_index, extent.durable_index)
         what = "durable entries are not there"
         sums.damages.append(Damage("cut", str(active or directory.name), 0, 0, *lost, what))
