@@ -229,11 +229,15 @@ def _map_reader(kind: pa.DataType) -> _Read:
 
     def read_map(value: Any) -> list[tuple[Any, Any]]:
         pairs = list(value.items()) if isinstance(value, dict) else value
-        if not isinstance(pairs, list) or any(len(pair) != 2 for pair in pairs):
+        if not isinstance(pairs, list) or not all(_is_pair(pair) for pair in pairs):
             _refuse(value, "an object, or an array of pairs")
         return [(read_key(key), _inside(f"[{key!r}]", read_item, item)) for key, item in pairs]
 
     return read_map
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2
 
 
 def _inside(step: str, read: _Read, value: Any) -> Any:

@@ -258,7 +258,7 @@ class Appender:
         self.write_held()
         if not beyond_limit:
             self._check_room_for_container()
-        # One that is full of markers only is replaced, under the same name, by one that carries the same state.
+        # One full of markers only is replaced, under the same name, by one that carries the same state.
         has_indexes = self.state.next_index > self.active.name.first_index
         now_us, old = self._clock.now_us(), self.active
         try:

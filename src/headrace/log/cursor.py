@@ -122,12 +122,13 @@ class Cursor:
         """Open the segment that holds the next index; False if there is none yet."""
         for _ in range(10):  # a segment may be renamed or removed between listing and opening
             listing = Listing.of(self._disk.names(self._directory))
-            if not listing.segments:
-                return False
-            self._skip_trimmed(listing)
+            if listing.segments:
+                self._skip_trimmed(listing)
             name = _holding(listing.segments, self.index)
             if name is None:
-                return False
+                if self._extent().durable_index <= self.index:
+                    return False
+                continue
             try:
                 segment = SegmentReader.open(self._disk, self._directory, name, self._meta, self._columns)
                 self._check_history(listing)
@@ -141,6 +142,10 @@ class Cursor:
             segment.seek(self.index)
             self._segment = segment
             return True
+        durable_index = self._extent().durable_index
+        if durable_index > self.index:
+            what = "the segment with the newest entries is missing"
+            self._tell(Damage("cut", self._directory.name, 0, 0, self.index, durable_index, what))
         return False
 
     def _skip_trimmed(self, listing: Listing) -> None:

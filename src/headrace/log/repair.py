@@ -72,7 +72,7 @@ def repair(
     # Opening it leaves out durable entries that are gone from its end, and writes a new mark.
     appender, _ = open_appender(disk, directory, Wanted(), clock, take_over=False)
     appender.close(clean=True)
-    report.after = verify(disk, directory, meta)
+    report.after = verify(disk, directory, meta, progress)
     return report
 
 

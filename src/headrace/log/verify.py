@@ -37,6 +37,7 @@ class _Sums:
     bytes: int = 0
     next_index: int = 0
     base_index: int = 0
+    trimmed: int = 0
     damages: list[Damage] = field(default_factory=list)
 
 
@@ -47,6 +48,7 @@ def verify(disk: Disk, directory: Path, meta: Meta, progress: Progress | None = 
     total = sum(sizes.values())
     sums = _Sums(damages=missing_segments(listing))
     extent = read_extent(disk, directory)  # before the scan: a writer may move it on meanwhile
+    sums.trimmed = extent.base_index if extent else 0
     for name in names:
         try:
             verify_segment(disk, directory, name, meta, sums)
@@ -92,7 +94,7 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
                 continue
             seen.add(found.offset, found.header)
             sums.batches += 1
-            sums.entries += found.header.entries
+            sums.entries += max(found.header.next_index - max(found.header.base_index, sums.trimmed), 0)
             if found.header.first_key < key or found.header.last_key < found.header.first_key:
                 what = "its order keys go back"
                 place = (found.offset, found.header.frame_bytes, scanner.next_index, scanner.next_index)

@@ -1,0 +1,150 @@
+"""Power cuts: of what was not synced anything may be left, in any order, torn anywhere.
+
+A log is written by random steps on a disk that records every operation; then the power goes after any of
+them, and the log that is left is read, verified, opened and repaired. It lives on, and the power goes again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.kernel.errors import NotALog, NotFound
+from headrace.log import Log
+
+from .conftest import MEMORY
+from .disks import PowerCut, RecordingDisk
+from .judge import (
+    Seen,
+    check_groups,
+    check_only_appended,
+    check_repair,
+    check_writer,
+    copied,
+    look,
+    lost_indexes,
+)
+from .workload import SHAPES, STEPS, Entry, Model, Shape, Step, Truncate, Writer, examples
+
+LIVES = st.lists(
+    st.tuples(STEPS, st.integers(0, 1000), st.sampled_from(PowerCut.KINDS), st.integers(0, 2**32 - 1)),
+    min_size=1,
+    max_size=3,
+)
+
+
+class History:
+    """What had been promised at each moment of one life."""
+
+    def __init__(self, disk: RecordingDisk, model: Model) -> None:
+        self._disk = disk
+        self._moments = [(0, model.snapshot(), None)]
+
+    def note(self, model: Model, step: Step | None) -> None:
+        self._moments.append((len(self._disk.journal), model.snapshot(), step))
+
+    def around(self, when: int) -> tuple[Model, Model, Step | None]:
+        """What was promised before `when`, what would be after the step under way, and that step."""
+        at = max(n for n, (length, _, _) in enumerate(self._moments) if length <= when)
+        after = self._moments[min(at + 1, len(self._moments) - 1)]
+        return self._moments[at][1], after[1], after[2]
+
+
+@examples(130)
+@given(SHAPES, LIVES)
+def test_a_power_cut_at_any_moment_loses_nothing_that_was_acknowledged(shape, lives):
+    root = Path(tempfile.mkdtemp(prefix="headrace-power-", dir=MEMORY if Path(MEMORY).is_dir() else None))
+    try:
+        (root / "life").mkdir()
+        model = Model()
+        for number, (steps, permille, kind, seed) in enumerate(lives):
+            model.generation = (number + 1) * 1000
+            model = live(root, shape, model, steps, permille, PowerCut(kind, seed))
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def live(root: Path, shape: Shape, model: Model, steps: list[Step], permille: int, luck: PowerCut) -> Model:
+    """One life from opening to a power cut; what is promised to the next one."""
+    disk = RecordingDisk(root / "life")
+    history = History(disk, model)
+    writer = Writer(root / "life" / "log", shape, disk, model)
+    model.next_index, model.durable = writer.log.next_index, writer.log.durable_index
+    history.note(model, None)
+    for step in steps:
+        writer.do(step)
+        history.note(writer.model, step)
+    when = len(disk.journal) * permille // 1000
+    left = root / "left"
+    shutil.rmtree(left, ignore_errors=True)
+    left.mkdir()
+    disk.after_power_cut(left, when, luck)
+    writer.log.close()
+    return judge(root, left / "log", *history.around(when))
+
+
+def judge(root: Path, path: Path, before: Model, after: Model, step: Step | None) -> Model:
+    """Check what a power cut left during `step`, and hand on the life of it."""
+    required = {i: entry for i, entry in before.required.items() if after.entries.get(i) == entry}
+    try:
+        seen, report = look(path)
+    except (NotFound, NotALog):  # the power went while the log was being created
+        assert not before.next_index
+        shutil.rmtree(root / "life")
+        (root / "life").mkdir()
+        return Model()
+    check_only_appended(seen, before, after)
+    check_nothing_lost(seen, required, "the reader")
+    check_groups(seen, before if len(before.groups) > len(after.groups) else after, seen.damages)
+    told = [*seen.damages, *report.damages]
+    check_reports(told, before, after)
+    floor = before.durable if not isinstance(step, Truncate) else min(before.durable, after.next_index)
+    check_repair(copied(path, root / "repaired"), seen, required, max(before.base, after.base))
+    shutil.rmtree(root / "life")
+    (root / "life").mkdir()
+    shutil.copytree(path, root / "life" / "log")
+    recovered, log = check_writer(root / "life" / "log", after, {}, floor)
+    check_nothing_lost(recovered, required, "the writer")
+    check_reports(log.recovery.damages, before, after)
+    assert min(recovered.entries) >= before.base, "trimmed entries came back"
+    new = {i: entry for i, entry in recovered.entries.items() if entry.generation >= 10**9}
+    kept = Seen({i: entry for i, entry in recovered.entries.items() if i not in new}, recovered.damages)
+    check_only_appended(kept, before, after)
+    check_groups(kept, before if len(before.groups) > len(after.groups) else after, recovered.damages)
+    model = next_model(recovered.entries, log, before, after)
+    log.close()
+    return model
+
+
+def next_model(entries: dict[int, Entry], log: Log, before: Model, after: Model) -> Model:
+    groups = tuple(
+        group
+        for group in dict.fromkeys(before.groups + after.groups)
+        if all(i in entries for i in range(max(group[0], log.first_index), group[1]))
+        and group[1] <= log.next_index
+    )
+    return Model(
+        dict(entries),
+        log.next_index,
+        log.durable_index,
+        log.first_index,
+        max(before.key, after.key, *(entry.key for entry in entries.values()), 0),
+        groups,
+        after.generation,
+    )
+
+
+def check_nothing_lost(seen: Seen, required: dict[int, Entry], who: str) -> None:
+    wrong = {i: seen.entries.get(i) for i, entry in required.items() if seen.entries.get(i) != entry}
+    assert not wrong, f"{who} lost what was acknowledged: {wrong}; damages: {seen.damages}"
+
+
+def check_reports(damages, before: Model, after: Model) -> None:
+    """Only what had been appended and was not yet safe may be called damaged."""
+    lost = lost_indexes(damages, 10**6)
+    loose = set(range(min(before.durable, after.durable), max(before.next_index, after.next_index)))
+    assert lost <= loose, f"{sorted(lost - loose)} are called lost: {damages}"

@@ -1,0 +1,240 @@
+"""The byte queue: write bytes, read them back, by address."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import headrace
+from headrace.kernel.errors import (
+    BadSettings,
+    Closed,
+    NotFound,
+    Refused,
+    SchemaMismatch,
+    Trimmed,
+    WriterTaken,
+)
+from headrace.log import Containers, Finalize, Log, Settings
+
+from .samples import ORDERS, all_bytes
+
+records = st.lists(st.binary(max_size=200), max_size=30)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(records, records, st.integers(0, 70), st.data())
+def test_what_is_written_is_read_back_from_any_address(
+    tmp_path_factory: pytest.TempPathFactory,
+    one_by_one: list[bytes],
+    together: list[bytes],
+    address: int,
+    data: st.DataObject,
+) -> None:
+    path = tmp_path_factory.mktemp("queue") / "topic"
+    model: list[bytes] = []
+    quick = Settings(durability="os", finalize=Finalize(entries=data.draw(st.sampled_from([5, 1000]))))
+    with headrace.writer(path, settings=quick) as out:
+        for record in one_by_one:
+            assert out.write(record) == len(model)
+            model.append(record)
+            assert out.address == len(model)
+        assert out.write_many(together) == len(model)
+        model += together
+        for record in one_by_one:
+            assert out.write(record) == len(model)
+            model.append(record)
+        out.flush()
+        with headrace.reader(path, address) as back:
+            assert list(back) == model[address:]
+            assert back.read() is None
+    with headrace.reader(path) as back:
+        most = data.draw(st.integers(1, 20))
+        got: list[bytes] = []
+        while part := back.read_many(most):
+            assert len(part) <= most
+            got += part
+            assert back.address == len(got)
+        assert got == model
+
+
+def test_utf8_round_trips(tmp_path: Path) -> None:
+    text = "Grüße, 世界 🚀"
+    with headrace.writer(tmp_path / "topic") as out:
+        out.write(text.encode())
+    with headrace.reader(tmp_path / "topic") as back:
+        assert (back.read() or b"").decode() == text
+
+
+def test_large_and_empty_records_keep_their_order(tmp_path: Path) -> None:
+    sizes = [0, 5_000_000, 0, 1, 70_000, 2_000_000, 0]
+    with headrace.writer(tmp_path / "topic") as out:
+        for number, size in enumerate(sizes):
+            assert out.write(bytes([number]) * size) == number
+    with headrace.reader(tmp_path / "topic") as back:
+        assert [len(record) for record in back] == sizes
+
+
+@pytest.mark.parametrize("wrong", ["text", None, 7, ["x"], object()])
+def test_what_is_not_bytes_is_refused_and_the_queue_works_on(tmp_path: Path, wrong: object) -> None:
+    with headrace.writer(tmp_path / "topic") as out:
+        assert out.write(b"one") == 0
+        with pytest.raises(Refused, match="bytes"):
+            out.write(wrong)  # type: ignore[arg-type]
+        with pytest.raises(Refused, match="bytes"):
+            out.write_many([b"two", wrong])  # type: ignore[list-item]
+        assert out.write(b"two") == 1
+    with headrace.reader(tmp_path / "topic") as back:
+        assert list(back) == [b"one", b"two"]
+
+
+def test_anything_like_bytes_is_taken_as_it_is_at_that_moment(tmp_path: Path) -> None:
+    with headrace.writer(tmp_path / "topic") as out:
+        changing = bytearray(b"before")
+        out.write(changing)  # type: ignore[arg-type]
+        changing[:] = b"after!"
+        out.write(memoryview(b"view"))  # type: ignore[arg-type]
+    with headrace.reader(tmp_path / "topic") as back:
+        assert list(back) == [b"before", b"view"]
+
+
+def test_a_closed_writer_takes_nothing_more(tmp_path: Path) -> None:
+    out = headrace.writer(tmp_path / "topic")
+    out.write(b"one")
+    out.close()
+    out.close()
+    before = all_bytes(tmp_path)
+    for attempt in (lambda: out.write(b"two"), lambda: out.write_many([b"two"]), out.flush):
+        with pytest.raises(Closed):
+            attempt()
+    assert all_bytes(tmp_path) == before
+
+
+def test_flushing_happens_by_itself_after_so_many_writes_or_bytes(tmp_path: Path) -> None:
+    for number, policy in enumerate(
+        [
+            headrace.FlushPolicy(writes=3, seconds=3600),
+            headrace.FlushPolicy(bytes=30, seconds=3600),
+        ]
+    ):
+        path = tmp_path / str(number)
+        with headrace.writer(path, flush=policy) as out:
+            for _ in range(7):
+                out.write(b"ten bytes.")
+            with Log.open(path, read_only=True) as log:
+                assert log.durable_index == 6
+
+
+def test_flushing_happens_by_itself_after_some_time(tmp_path: Path) -> None:
+    with headrace.writer(tmp_path / "topic", flush=headrace.FlushPolicy(seconds=0.001)) as out:
+        out.write(b"one")
+        with headrace.reader(tmp_path / "topic") as back:
+            assert back.wait(60)
+            assert back.read() == b"one"
+
+
+def test_addresses_are_right_while_a_flush_runs_in_the_background(tmp_path: Path) -> None:
+    count, before = 30_000, sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads take turns as often as they can
+    try:
+        quick = headrace.FlushPolicy(seconds=0.0001)
+        with headrace.writer(tmp_path / "topic", settings=Settings(durability="os"), flush=quick) as out:
+            wrong = [number for number in range(count) if out.write(b"%d" % number) != number]
+    finally:
+        sys.setswitchinterval(before)
+    assert wrong == []
+    with headrace.reader(tmp_path / "topic") as back:
+        assert list(back) == [b"%d" % number for number in range(count)]
+
+
+@pytest.mark.parametrize("sizes", [[100] * 20_000, [0] + [100_000] * 20, [400_000] * 5])
+def test_a_queue_in_containers_takes_more_than_one_container_at_once(
+    tmp_path: Path, sizes: list[int]
+) -> None:
+    ring = Settings(durability="os", containers=Containers(bytes=1 << 20))
+    with headrace.writer(tmp_path / "many", settings=ring) as out:
+        out.write_many([b"x" * size for size in sizes])
+    with headrace.writer(tmp_path / "single", settings=ring) as out:
+        for size in sizes:
+            out.write(b"x" * size)
+    for name in ("many", "single"):
+        with headrace.reader(tmp_path / name) as back:
+            assert [len(record) for record in back] == sizes
+
+
+def test_a_reader_waits_for_what_comes(tmp_path: Path) -> None:
+    with headrace.writer(tmp_path / "topic") as out, headrace.reader(tmp_path / "topic") as back:
+        assert back.read() is None
+        assert back.wait(0) is False
+
+        def later() -> None:
+            out.write(b"one")
+            out.flush()
+
+        thread = threading.Thread(target=later)
+        thread.start()
+        assert back.wait(60)
+        thread.join()
+        assert back.wait(60)  # still there
+        assert back.read() == b"one"
+        assert back.read() is None
+
+
+def test_the_topic_continues_after_reopening(tmp_path: Path) -> None:
+    for number in range(3):
+        with headrace.writer(tmp_path / "topic") as out:
+            assert out.address == number
+            assert out.write(b"%d" % number) == number
+    with headrace.reader(tmp_path / "topic", 1) as back:
+        assert list(back) == [b"1", b"2"]
+
+
+def test_segment_bytes_is_a_hint_as_the_slab_size_was(tmp_path: Path) -> None:
+    with headrace.writer(tmp_path / "topic", 1000) as out:
+        for _ in range(10):
+            out.write(b"x" * 400)
+            out.flush()
+    assert len(list((tmp_path / "topic").glob("*.seg"))) >= 4
+    with pytest.raises(BadSettings):
+        headrace.writer(tmp_path / "other", 0)
+    with pytest.raises(Refused, match="not both"):
+        headrace.writer(tmp_path / "other", 1000, settings=Settings())
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_is_no_byte_queue_is_refused(tmp_path: Path) -> None:
+    Log.open(tmp_path / "orders", ORDERS).close()
+    with pytest.raises(SchemaMismatch):
+        headrace.writer(tmp_path / "orders")
+    with pytest.raises(SchemaMismatch):
+        headrace.reader(tmp_path / "orders")
+    with pytest.raises(NotFound):
+        headrace.reader(tmp_path / "nothing")
+    Log.open(tmp_path / "orders").close()  # nobody holds it
+
+
+def test_addresses_out_of_bounds(tmp_path: Path) -> None:
+    with headrace.writer(tmp_path / "topic", settings=Settings(finalize=Finalize(entries=2))) as out:
+        for number in range(6):
+            out.write(b"%d" % number)
+            out.flush()
+    with pytest.raises(Refused):
+        headrace.reader(tmp_path / "topic", -1)
+    with headrace.reader(tmp_path / "topic", 99) as back:
+        assert back.read() is None
+    with Log.open(tmp_path / "topic") as log:
+        log.trim(4)
+    with headrace.reader(tmp_path / "topic", 2) as back, pytest.raises(Trimmed):
+        back.read()
+    with headrace.reader(tmp_path / "topic") as back:
+        assert list(back) == [b"4", b"5"]
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with headrace.writer(tmp_path / "topic"), pytest.raises(WriterTaken):
+        headrace.writer(tmp_path / "topic")
