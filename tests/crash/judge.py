@@ -15,7 +15,8 @@ from pathlib import Path
 from headrace.log import Damage, Log, Report, repair
 
 from .disks import BoundedDisk
-from .workload import Entry, Model, batch_of, entry_of
+from .entries import Entry, batch_of, entries_of
+from .workload import Model
 
 
 @dataclass(slots=True)
@@ -32,11 +33,10 @@ def read_all(log: Log) -> Seen:
     damages: list[Damage] = []
     last = -1
     for batch in log.read(on_damage=damages.append):
-        for at, row in enumerate(batch.records.to_pylist()):
-            index = batch.base_index + at
-            assert index > last, f"entry {index} was read after entry {last}"
-            entries[index] = entry_of(row, index)
-            last = index
+        for entry in entries_of(batch):
+            assert entry.index > last, f"entry {entry.index} was read after entry {last}"
+            entries[entry.index] = entry
+            last = entry.index
     return Seen(entries, damages)
 
 
@@ -110,10 +110,7 @@ def check_repair(path: Path, seen: Seen, required: dict[int, Entry], base: int) 
     assert report.after is not None
     assert report.after.ok, f"after repair: {report.after.damages}"
     with Log.open(path, read_only=True, disk=BoundedDisk()) as log:
-        after = {}
-        for batch in log.read():
-            for at, row in enumerate(batch.records.to_pylist()):
-                after[batch.base_index + at] = entry_of(row, batch.base_index + at)
+        after = {entry.index: entry for batch in log.read() for entry in entries_of(batch)}
         assert log.verify().ok
     before = {index: entry for index, entry in seen.entries.items() if index >= base}
     gone = sorted(set(before) - set(after))

@@ -16,23 +16,9 @@ from headrace.kernel.errors import Broken, DiskFailed, DiskFull, HeadraceError
 from headrace.log import Containers, Log, Settings, repair
 
 from .disks import FailingDisk
+from .entries import SCHEMA, Entry, batch_of
 from .judge import copied, look, lost_indexes, read_all
-from .workload import (
-    SCHEMA,
-    Append,
-    Entry,
-    Group,
-    Model,
-    Reopen,
-    Roll,
-    Shape,
-    Step,
-    Sync,
-    Trim,
-    Truncate,
-    Writer,
-    batch_of,
-)
+from .workload import Append, Group, Model, Reopen, Roll, Shape, Step, Sync, Trim, Truncate, Writer
 from .workload import Head as MoveHead
 
 SCRIPT: list[Step] = [

@@ -13,8 +13,8 @@ from headrace.log import Containers, Log, Retention, Settings, repair
 from headrace.log.frame import Kind, decode_header
 
 from .disks import BoundedDisk, FailingDisk, PowerCut, RecordingDisk
+from .entries import SCHEMA, Entry, batch_of, entries_of
 from .judge import copied, look, lost_indexes, read_all
-from .workload import SCHEMA, Entry, batch_of, entry_of
 
 
 def entries(start: int, count: int, generation: int = 1, size: int = 10) -> list[Entry]:
@@ -523,8 +523,7 @@ def test_a_follower_reads_what_is_there_after_a_truncation_or_is_told_of_it(plac
     def take() -> bool:
         batch = cursor.next()
         if batch is not None:
-            rows = enumerate(batch.records.to_pylist(), batch.base_index)
-            got.extend(entry_of(row, index) for index, row in rows)
+            got.extend(entries_of(batch))
         return batch is not None
 
     for _ in range(read_first):

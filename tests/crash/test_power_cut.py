@@ -18,6 +18,7 @@ from headrace.log import Log
 
 from .conftest import MEMORY
 from .disks import PowerCut, RecordingDisk
+from .entries import Entry
 from .judge import (
     Seen,
     check_groups,
@@ -28,7 +29,7 @@ from .judge import (
     look,
     lost_indexes,
 )
-from .workload import SHAPES, STEPS, Entry, Model, Shape, Step, Truncate, Writer, examples
+from .workload import SHAPES, STEPS, Model, Shape, Step, Truncate, Writer, examples
 
 LIVES = st.lists(
     st.tuples(STEPS, st.integers(0, 1000), st.sampled_from(PowerCut.KINDS), st.integers(0, 2**32 - 1)),

@@ -1,19 +1,12 @@
-"""What is written in these tests: entries that describe themselves, by random operations.
-
-Every entry holds its own index, the number of the append that made it (its *generation*, never used twice),
-and bytes that follow from both. So a wrong, moved, stale or mixed-up entry gives itself away. `Model` knows
-what a log should hold at any moment.
-"""
+"""What is done in these tests: random steps on a log, and the `Model` of what it should hold."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pyarrow as pa
 from hypothesis import HealthCheck, Phase
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -22,20 +15,12 @@ from headrace.kernel.errors import LogFull, TooLarge
 from headrace.log import Containers, Finalize, Log, Settings
 from headrace.log.disk import Disk
 
+from .entries import SCHEMA, Entry, batch_of
+
 CAMPAIGN = os.environ.get("HEADRACE_CAMPAIGN") == "1"
 SCALE = float(os.environ.get("HEADRACE_EXAMPLES", "50" if CAMPAIGN else "1"))
 PHASES = [Phase.generate] if os.environ.get("HEADRACE_SHRINK") == "0" else [Phase.generate, Phase.shrink]
 """Making a failing example small takes minutes; HEADRACE_SHRINK=0 only finds it."""
-
-SCHEMA = pa.schema(
-    [
-        pa.field("index", pa.int64()),
-        pa.field("generation", pa.int64()),
-        pa.field("key", pa.int64()),
-        pa.field("payload", pa.binary()),
-        pa.field("blob", pa.binary()),
-    ]
-)
 
 
 def examples(count: int) -> hypothesis_settings:
@@ -48,39 +33,6 @@ def examples(count: int) -> hypothesis_settings:
         phases=PHASES,
         suppress_health_check=list(HealthCheck),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """All that there is to say of an entry: the rest follows."""
-
-    index: int
-    generation: int
-    key: int
-    size: int
-
-    def row(self) -> dict[str, object]:
-        seed = f"{self.index}/{self.generation}/{self.key}/{self.size}".encode()
-        payload = hashlib.shake_128(seed).digest(self.size)
-        return {
-            "index": self.index,
-            "generation": self.generation,
-            "key": self.key,
-            "payload": payload,
-            "blob": payload[::-1],
-        }
-
-
-def batch_of(entries: list[Entry]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([entry.row() for entry in entries], schema=SCHEMA)
-
-
-def entry_of(row: dict[str, object], index: int) -> Entry:
-    """The entry that a row read at `index` is; fails if the row is not exactly what was once appended."""
-    entry = Entry(row["index"], row["generation"], row["key"], len(row["payload"]))  # type: ignore
-    assert entry.index == index, f"entry {entry.index} of append {entry.generation} stands at index {index}"
-    assert row == entry.row(), f"entry {index} is not what was appended"
-    return entry
 
 
 # --- what may be done to a log

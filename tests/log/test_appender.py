@@ -32,7 +32,9 @@ def log(tmp_path: Path) -> Iterator[Log]:
         yield opened
 
 
-def refused(log: Log, error: type[HeadraceError], attempt: Callable[[], object], match: str = "") -> None:
+def refused(
+    log: Log, error: type[HeadraceError], attempt: Callable[[], object], match: str | None = None
+) -> None:
     """The attempt raises exactly this error, no byte changes, and the log works on."""
     before = all_bytes(log.path)
     with pytest.raises(error, match=match) as raised:

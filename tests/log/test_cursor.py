@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -273,6 +275,45 @@ def test_reading_while_the_disk_shrinks_the_active_segment_is_never_wrong_data(t
                 got += batch.records.column("at").to_pylist()
         assert got == [0, 1, 2]
         assert not isinstance(told.value, DiskFailed)
+
+
+@BOTH
+def test_readers_beside_a_busy_writer_see_every_entry_once_and_groups_whole(
+    tmp_path: Path, settings: Settings | None
+) -> None:
+    """Whatever a reader catches the writer at, it sees a beginning of the log that ends at a group's edge."""
+    total, wrong = 300, []
+    quick = replace(settings or Settings(finalize=Finalize(entries=20)), durability="os")
+    with Log.open(tmp_path / "log", ORDERS, quick) as log:
+        done = threading.Event()
+
+        def glance() -> None:
+            with Log.open(tmp_path / "log", read_only=True) as mine:
+                while not done.is_set():
+                    seen = values(mine)
+                    if seen != list(range(len(seen))) or len(seen) % 3:
+                        wrong.append(seen)
+
+        def follow() -> None:
+            with Log.open(tmp_path / "log", read_only=True) as mine:
+                seen = values(mine, 0, total, follow=True)
+                if seen != list(range(total)):
+                    wrong.append(seen)
+
+        threads = [threading.Thread(target=work) for work in (glance, glance, follow, follow)]
+        for thread in threads:
+            thread.start()
+        for at in range(0, total, 3):
+            log.append_group([orders(at, at + 1), orders(at + 1, at + 3)], writer="w", sequence=at)
+            if at % 50 == 0:
+                log.roll()
+        for thread in threads[2:]:
+            thread.join(60)
+        done.set()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    assert wrong == []
 
 
 def test_seeking_a_key_finds_the_first_entry_that_is_not_smaller(tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def refused(error: type[HeadraceError], path: Path, *args: object, match: str = "", **kwargs: object) -> str:
+def refused(
+    error: type[HeadraceError], path: Path, *args: object, match: str | None = None, **kwargs: object
+) -> str:
     """Opening raises exactly this error, says where, and leaves everything as it was."""
     before = all_bytes(path.parent)
     with pytest.raises(error, match=match) as raised:

@@ -106,7 +106,7 @@ def prepare_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now
     start = encode_start(meta, state, now_us)
     temporary = directory / f"{name}.tmp"
     if meta.settings.containers:
-        _take_container(disk, temporary, meta.settings.containers.bytes)
+        take_container(disk, temporary, meta.settings.containers.bytes)
     file = disk.open(temporary, write=True, create=True)
     if not meta.settings.containers:
         file.truncate(0)
@@ -115,7 +115,7 @@ def prepare_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now
     return Prepared(ActiveSegment(name, file, len(start), now_us), temporary)
 
 
-def _take_container(disk: Disk, path: Path, size: int) -> None:
+def take_container(disk: Disk, path: Path, size: int) -> None:
     """Put a container at `path`: one that is free, or a new one."""
     free = Listing.of(disk.names(path.parent)).free
     if free:

@@ -94,6 +94,7 @@ class Appender:
             frames = _Frames([], [], [])
             self._add_marker(frames, Kind.GAP, self.state.next_index, self.state.next_index, lost_until)
             self._take(frames, tell=False)
+            self.write_held()
             self._sync_file(self.active.file)
             self.durable_index = self.state.next_index
         self.remove_trimmed()
@@ -353,7 +354,8 @@ class Appender:
         try:
             # The mark first: a crash after the cut must not take what was cut for lost.
             self._mark.write(Extent(self.state.base_index, index, min(index, self.durable_index), epoch))
-            cut_log(self._disk, self._directory, self.meta, plan)
+            cut_log(self._disk, self._directory, self.meta, plan, self.check)
+            self.check()
             recovered = recover(self._disk, self._directory, self.meta, self._clock)
             after = Appender(
                 self._disk,

@@ -13,7 +13,7 @@ in the log, so what a full disk refuses is tried again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class Batcher:
         self,
         log: Log,
         columns: Sequence[list[Any]],
-        to_batches: Callable[[list[list[Any]]], list[pa.RecordBatch]],
+        to_batches: Callable[[list[list[Any]]], Iterable[pa.RecordBatch]],
         linger_s: float,
     ) -> None:
         self.idle = True
@@ -99,7 +99,7 @@ class Batcher:
             self.restart()
             return pending
 
-    def append(self, batches: Sequence[pa.RecordBatch]) -> int:
+    def append(self, batches: Iterable[pa.RecordBatch]) -> int:
         """Append ready batches behind what is pending; the index of the first row."""
         self.check()
         self.write_out()

@@ -138,11 +138,17 @@ class _Message:
 
     def __init__(self, schema: pa.Schema, options: pa.ipc.IpcWriteOptions) -> None:
         self.schema = schema
+        self._plain = options.compression is None
         self._sink = _Collector()
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, mode="w"), schema, options=options)
         self._writer.write_batch(_empty(schema))  # a stream's first message is its schema: let it pass
 
     def pieces(self, records: pa.RecordBatch) -> list[memoryview]:
+        if self._plain and records.get_total_buffer_size() < COLUMN_SUMS_FROM_BYTES:
+            # The same bytes in one copy: for few of them that is cheaper than a call for each buffer.
+            message = records.serialize()
+            pad = padding(message.size)
+            return [memoryview(message), memoryview(pad)] if pad else [memoryview(message)]
         pieces: list[memoryview] = []
         self._sink.taken = pieces
         self._writer.write_batch(records)
@@ -193,6 +199,8 @@ def _size(pieces: Sequence[memoryview]) -> int:
 
 
 def _sum(pieces: Sequence[memoryview]) -> int:
+    if len(pieces) == 1:
+        return checksum(pieces[0])
     digest = xxhash.xxh3_64()
     for piece in pieces:
         digest.update(piece)

@@ -52,6 +52,7 @@ class Channel:
 
     def get(self, timeout: float | None = None) -> bytes | None:
         """The next record; None if there is none within `timeout` seconds (None waits for ever)."""
+        self._check()
         try:
             return self._get(timeout)
         except Closed:

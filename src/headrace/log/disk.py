@@ -48,14 +48,16 @@ class File:
 
     def write(self, parts: Sequence[BytesLike], offset: int) -> int:
         """Write all of `parts` one after another from `offset`; the number of bytes written."""
-        with _translated(self.path):
+        try:  # not _translated: this is called for every append, and a generator costs more than it
             start = offset
             for at in range(0, len(parts), _IOV_MAX):
                 offset = self._write_all(parts[at : at + _IOV_MAX], offset)
             return offset - start
+        except OSError as error:
+            raise error_for(error, self.path) from error
 
     def _write_all(self, parts: Sequence[BytesLike], offset: int) -> int:
-        wanted = sum(memoryview(part).nbytes for part in parts)
+        wanted = sum([part.nbytes if part.__class__ is memoryview else len(part) for part in parts])
         written = os.pwritev(self.fd, parts, offset)
         while written < wanted:  # a signal or a nearly full disk: go on after what was taken
             rest = memoryview(b"".join(parts))[written:]

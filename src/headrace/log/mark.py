@@ -30,6 +30,8 @@ from headrace.log.disk import Disk, File
 MARK_FILE = "mark"
 _MAGIC = b"hrm1"
 _RECORD = struct.Struct("<4sIQQQII24x")
+_FIELDS = struct.Struct("<QQQII24x")
+_SEAL = struct.Struct("<4sI")
 _CLEAN, _SUSPECT = 1, 2
 
 
@@ -59,11 +61,9 @@ class Mark:
 
     def write(self, at: Extent) -> None:
         flags = (_CLEAN if at.clean else 0) | (_SUSPECT if at.suspect else 0)
-        fields = (at.base_index, at.next_index, at.durable_index, at.epoch, flags)
-        raw = bytearray(_RECORD.pack(_MAGIC, 0, *fields))
-        struct.pack_into("<I", raw, 4, xxhash.xxh3_64_intdigest(raw[8:]) & 0xFFFFFFFF)
+        fields = _FIELDS.pack(at.base_index, at.next_index, at.durable_index, at.epoch, flags)
         assert self._file is not None
-        self._file.write([raw], 0)
+        self._file.write([_SEAL.pack(_MAGIC, xxhash.xxh3_64_intdigest(fields) & 0xFFFFFFFF) + fields], 0)
 
     def read(self) -> Extent | None:
         """What the mark says, or None if it says nothing that can be believed."""

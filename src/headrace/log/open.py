@@ -24,7 +24,7 @@ from headrace.log.lock import LOCK_FILE, WriterLock
 from headrace.log.mark import Mark, read_extent
 from headrace.log.meta import META_FILE, Meta, load_meta, save_meta
 from headrace.log.recover import recover
-from headrace.log.replace_active import cut_log, plan_cut
+from headrace.log.replace_active import FENCE, cut_log, plan_cut
 from headrace.log.segment_name import Listing, parse_name
 from headrace.log.settings import Settings
 
@@ -177,6 +177,6 @@ def _fence(disk: Disk, path: Path, meta: Meta) -> None:
         extent = read_extent(disk, path)
         if extent is not None:
             mark = Mark.open(disk, path, write=True)
-            mark.write(replace(extent, epoch=active.epoch + 1))
+            mark.write(replace(extent, epoch=active.epoch + FENCE))
             mark.close()
-        cut_log(disk, path, meta, plan_cut(disk, path, meta, None, active.epoch + 1))
+        cut_log(disk, path, meta, plan_cut(disk, path, meta, None, active.epoch + FENCE))

@@ -29,6 +29,7 @@ from headrace.log.frame import HEADER_BYTES, Kind, decode_header
 from headrace.log.keep import keep_bytes, keep_file
 from headrace.log.mark import Extent, believable, read_extent
 from headrace.log.meta import Meta
+from headrace.log.replace_active import FENCE
 from headrace.log.scan import Scanner
 from headrace.log.segment_name import FinalName, Listing
 from headrace.log.start import read_start
@@ -78,7 +79,7 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch:
         active, meta, state = _recover_active(disk, directory, listing, meta, clock, findings)
     else:
         state = state_after(disk, directory, listing.finals, meta)
-        state.epoch += new_epoch
+        state.epoch += FENCE if new_epoch else 0
         active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
     findings.damages += missing_at_start(listing, state.base_index)
     if extent.suspect:

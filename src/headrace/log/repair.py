@@ -172,6 +172,7 @@ def _rewrite(disk: Disk, directory: Path, meta: Meta, name: SegmentName, clock: 
             state = state_after(disk, directory, earlier, meta)
             state.next_index = name.first_index
             writer.start(state, now_us)
+            epoch = state.epoch
         scanner = Scanner(view, str(name), name.first_index, BodyDecoder(meta.schema))
         for found in scanner:
             if isinstance(found, Damage):

@@ -8,12 +8,14 @@ by the next recovery.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.kernel.errors import Damaged, Refused
+from headrace.log.active import take_container
 from headrace.log.body import BodyDecoder, BodyEncoder
 from headrace.log.damage import Damage
 from headrace.log.disk import Disk, File
@@ -25,6 +27,11 @@ from headrace.log.scan import Frame, Scanner
 from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName
 from headrace.log.start import read_start
 from headrace.log.view import View
+
+
+FENCE = 2
+"""Who takes over raises the epoch by this much, so that a truncation which the old writer has under way,
+and which raises it by one, can never have the newest epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +65,36 @@ def plan_cut(
     return Cut(name, end, rest, epoch)
 
 
-def cut_log(disk: Disk, directory: Path, meta: Meta, cut: Cut) -> None:
-    """Do it. The caller recovers afterwards."""
+def cut_log(
+    disk: Disk, directory: Path, meta: Meta, cut: Cut, still_ours: Callable[[], None] = lambda: None
+) -> None:
+    """Do it. The caller recovers afterwards. `still_ours` raises if another writer has taken over."""
     name = ActiveName(cut.epoch, cut.source.first_index)
     temporary = directory / f"{name}.tmp"
+    containers = meta.settings.containers
+    if containers:
+        take_container(disk, temporary, containers.bytes)
     with (
         disk.opened(directory / str(cut.source)) as source,
         disk.opened(temporary, write=True, create=True) as file,
     ):
         view = _view(source, cut.source, meta)
-        file.truncate(0)
-        if meta.settings.containers:
-            file.allocate(meta.settings.containers.bytes)
+        if not containers:
+            file.truncate(0)
         offset = 0
         while offset < cut.end:
             chunk = view.raw(offset, min(1 << 20, cut.end - offset))
             file.write([chunk], offset)
             offset += len(chunk)
         file.write([cut.rest], offset)
+        if containers:  # nothing of an earlier life may follow frames that keep their old epochs
+            end = offset + len(cut.rest)
+            file.write([bytes(containers.bytes - end)], end)
         file.sync()
+    still_ours()
     disk.rename(temporary, directory / str(name))
     disk.sync_dir(directory)
+    still_ours()
     remove_obsolete(disk, directory, meta)
 
 

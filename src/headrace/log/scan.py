@@ -54,7 +54,7 @@ class Scanner:
                 self._pass(frame)
                 yield frame
                 continue
-            found = find_frame(self._view, self.offset + HEADER_BYTES, self._fits)
+            found = find_frame(self._view, self.offset + HEADER_BYTES, self._goes_on)
             if found is None:
                 return
             offset, header = found
@@ -74,20 +74,31 @@ class Scanner:
         header = self._view.header(offset)
         if header is None:
             return _Wrong("header", "no valid frame header")
-        if not self._fits(header, offset) or header.base_index != self.next_index:
+        follows = may_follow(header, offset, self.next_index, self._epoch)
+        if not follows or header.base_index != self.next_index:
             return _Wrong("header", f"a frame for index {header.base_index} in the wrong place")
-        body = self._view.body(offset, header)
+        body = whole_body(self._view, offset, header, self._decoder)
         if body is None:
-            return _Wrong("body", "the frame is cut off")
-        intact = (
-            self._decoder.intact(header, body)
-            if header.kind == Kind.BATCH
-            else checksum(body) == header.body_sum
-        )
-        return Frame(offset, header, body) if intact else _Wrong("body", "the body checksum does not match")
+            return _Wrong("body", "the body is cut off or does not match its checksum")
+        return Frame(offset, header, body)
 
-    def _fits(self, header: Header, offset: int) -> bool:
-        return may_follow(header, offset, self.next_index, self._epoch)
+    def _goes_on(self, header: Header, offset: int) -> bool:
+        """Whether a place after a bad one holds a frame that proves the bad one to be damage.
+
+        The whole of it must be good: behind a torn tail there may be a good header with a torn body.
+        """
+        follows = may_follow(header, offset, self.next_index, self._epoch)
+        return follows and whole_body(self._view, offset, header, self._decoder) is not None
+
+
+def whole_body(view: View, offset: int, header: Header, decoder: BodyDecoder) -> pa.Buffer | None:
+    """The body of the frame at `offset`, if all of it is there and as it was written."""
+    body = view.body(offset, header)
+    if body is None:
+        return None
+    by_columns = header.kind == Kind.BATCH
+    intact = decoder.intact(header, body) if by_columns else checksum(body) == header.body_sum
+    return body if intact else None
 
 
 def may_follow(header: Header, offset: int, expected_index: int, epoch: int) -> bool:

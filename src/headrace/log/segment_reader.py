@@ -20,7 +20,7 @@ from headrace.log.damage import Damage, DamageKind
 from headrace.log.disk import Disk
 from headrace.log.frame import HEADER_BYTES, Header, Kind
 from headrace.log.meta import Meta
-from headrace.log.scan import find_frame, may_follow
+from headrace.log.scan import find_frame, may_follow, whole_body
 from headrace.log.segment_name import ActiveName, FinalName, SegmentName
 from headrace.log.start import read_start
 from headrace.log.table import BatchTable, read_footer
@@ -159,7 +159,7 @@ class SegmentReader:
         are known to have been here.
         """
         offset, expected = self._offset, self.expected
-        found = find_frame(self._view, offset + HEADER_BYTES, self._fits)
+        found = find_frame(self._view, offset + HEADER_BYTES, self._goes_on)
         if found is None and not self.finalized:
             if lost_until is None or lost_until <= expected:
                 return Pause.NOT_YET
@@ -178,6 +178,11 @@ class SegmentReader:
 
     def _fits(self, header: Header, offset: int) -> bool:
         return may_follow(header, offset, self.expected, self._epoch)
+
+    def _goes_on(self, header: Header, offset: int) -> bool:
+        return self._fits(header, offset) and (
+            whole_body(self._view, offset, header, self._decoder) is not None
+        )
 
     def _pass(self, header: Header) -> None:
         self._offset += header.frame_bytes

@@ -65,13 +65,15 @@ def read_slabs(
         with disk.opened(directory / name) as file:
             size = file.size()
             data = memoryview(file.map(size)) if size else memoryview(b"")
-            yield from _records(name, data, on_damage)
+            yield from _records(name, data, on_damage, _extra_bytes(data))
         if progress is not None:
             progress(size)
 
 
-def _records(name: str, data: memoryview, on_damage: Callable[[SlabDamage], None]) -> Iterator[bytes]:
-    at, extra = 0, _extra_bytes(data)
+def _records(
+    name: str, data: memoryview, on_damage: Callable[[SlabDamage], None], extra: int
+) -> Iterator[bytes]:
+    at = 0
     while at < len(data):
         rest = len(data) - at
         if rest < _HEADER.size:
@@ -99,7 +101,8 @@ def _extra_bytes(data: memoryview) -> int:
             inside = _HEADER.size <= end <= len(data)
             if inside and xxhash.xxh32_intdigest(data[_HEADER.size : end]) == expected:
                 return extra
-    return 4
+    # The first record is damaged: take the reading under which more of the others are whole.
+    return max((4, 0), key=lambda extra: sum(1 for _ in _records("", data, lambda damage: None, extra)))
 
 
 def write_slabs(

@@ -18,7 +18,8 @@ def split(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
 
 
 def _halves(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-    if batch.nbytes <= _MOST_BYTES:
+    # The size of the buffers is cheap to ask for; shared ones count once in it, hence the wide margin.
+    if batch.get_total_buffer_size() <= _MOST_BYTES // 256 or batch.nbytes <= _MOST_BYTES:
         return [batch]
     if batch.num_rows == 1:
         raise TooLarge(f"one entry has {batch.nbytes} bytes: at most {_MOST_BYTES} are allowed")

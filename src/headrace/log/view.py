@@ -76,6 +76,7 @@ class View:
 
     def _release_before(self, offset: int) -> None:
         done = offset // _PAGE * _PAGE
+        self._released = min(self._released, done)  # the footer is read first: then reading begins anew
         if self._map is not None and done >= self._released + _RELEASE_BYTES:
             self._map.madvise(mmap.MADV_DONTNEED, self._released, done - self._released)
             self._released = done

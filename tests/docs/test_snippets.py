@@ -1,0 +1,84 @@
+"""Every snippet of the README and the guide does what it says."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import io
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from .pages import ROOT, Block, blocks_of, commands_of, executed_pages, matches
+
+OPTIONAL = ("pandas", "polars", "duckdb")
+"""A block that imports one of these is passed over where it is not installed."""
+
+
+@pytest.mark.parametrize("page", executed_pages(), ids=lambda page: page.name)
+def test_every_snippet_runs_and_prints_what_the_page_shows(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(logging.getLogger("headrace"), "disabled", True)
+    with namespace(monkeypatch) as module:
+        printed: str | None = None
+        for block in blocks_of(page):
+            where = f"{page.relative_to(ROOT)}:{block.line}"
+            if block.language == "python":
+                printed = run_python(block, module, where)
+            elif block.language == "text" and block.adjacent and printed is not None:
+                assert printed.rstrip("\n") == block.text, where
+            elif block.language in ("console", "sh"):
+                run_commands(block, where)
+            if block.language != "python":
+                printed = None
+
+
+@contextlib.contextmanager
+def namespace(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A module of its own, because classes look their annotations up in the module they are defined in."""
+    module = ModuleType("snippet")
+    monkeypatch.setitem(sys.modules, "snippet", module)
+    yield module
+
+
+def run_python(block: Block, module: ModuleType, where: str) -> str | None:
+    """What the block prints; None if it needs something that is not installed."""
+    if any(name in OPTIONAL and not importlib.util.find_spec(name) for name in imported(block.text)):
+        return None
+    code = compile("\n" * (block.line - 1) + block.text, where, "exec")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code, module.__dict__)
+    return out.getvalue()
+
+
+def imported(source: str) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+    return names
+
+
+def run_commands(block: Block, where: str) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command in commands_of(block):
+        done = subprocess.run(
+            ["bash", "-c", command.line],
+            env=os.environ | {"PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        printed = done.stdout + done.stderr
+        assert done.returncode == command.code, f"{where}: {command.line}\n{printed}"
+        if command.output is not None:
+            assert matches(command.output, printed), f"{where}: {command.line}\n{printed}"
