@@ -14,6 +14,11 @@ from headrace.kernel.limits import NAME_BYTES_MAX
 _ALLOWED = re.compile(r"[-_A-Za-z0-9.]+\Z")
 
 
+def is_name(name: str) -> bool:
+    """Whether `checked_name` takes it."""
+    return bool(_ALLOWED.match(name)) and not name.startswith(".") and ".." not in name
+
+
 def checked_name(name: str, what: str = "name") -> str:
     """`name` itself, or BadName saying what is wrong with it."""
     if not isinstance(name, str) or not name:

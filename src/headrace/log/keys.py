@@ -12,6 +12,7 @@ Keys must be there (no nulls) and comparable (no NaN).
 
 from __future__ import annotations
 
+import datetime as dt
 import struct
 from bisect import bisect_left
 from collections.abc import Callable
@@ -73,6 +74,9 @@ class KeyColumn:
 
     def encode(self, value: Any) -> int:
         """The 64 bits of one value, which may be a Python object of the column's type or its number."""
+        timed = isinstance(value, dt.datetime) and pa.types.is_timestamp(self.type)
+        if timed and (value.tzinfo is None) != (self.type.tz is None):
+            raise KeyOrder(f"{value!r} must have a time zone if, and only if, the order key has one")
         if isinstance(value, float) and (self._format != "d" or value != value):
             raise KeyOrder(f"{value!r} cannot be the order key {self.name!r}, which is a {self.type}")
         try:

@@ -263,16 +263,18 @@ class Log:
         self._show_held()
         first_index, next_index = self.first_index, self.next_index
         if self._meta.order_by is None:
-            if not isinstance(key, int):
-                raise KeyOrder(f"{self.path} is ordered by index, and {key!r} is none")
-            return max(first_index, min(key, next_index))
-        sortable = self._key_column().encode(key)
+            return max(first_index, min(self.sortable_key(key), next_index))
+        sortable = self.sortable_key(key)
         found = index_of_key(self._disk, self.path, self._meta, sortable, first_index)
         return next_index if found is None else found
 
     def sortable_key(self, key: Any) -> int:
         """An order key as the 64 bits that names and headers compare by."""
-        return int(key) if self._meta.order_by is None else self._key_column().encode(key)
+        if self._meta.order_by is not None:
+            return self._key_column().encode(key)
+        if not isinstance(key, int):
+            raise KeyOrder(f"{self.path} is ordered by index, and {key!r} is none")
+        return key
 
     # --- what it knows of itself
 

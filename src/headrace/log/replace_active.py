@@ -28,7 +28,6 @@ from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentNam
 from headrace.log.start import read_start
 from headrace.log.view import View
 
-
 FENCE = 2
 """Who takes over raises the epoch by this much, so that a truncation which the old writer has under way,
 and which raises it by one, can never have the newest epoch."""

@@ -19,7 +19,7 @@ from typing import Any, Union, get_args, get_origin
 import pyarrow as pa
 
 from headrace.kernel.errors import BadSettings, SchemaMismatch
-from headrace.stream.record import TAG, Variant, is_record, merged_fields, variant_of
+from headrace.stream.record import TAG, Variant, check_tags, is_record, merged_fields, variant_of
 from headrace.stream.types import TIMESTAMP, FieldType, arrow_field_type, field_type
 
 KEY = "_key"
@@ -46,12 +46,18 @@ class Declaration:
         return next((variant for variant in self.variants if variant.tag == tag), None)
 
 
-def declare(kind: Any, order_by: str | Callable[[Any], Any] | None = None) -> Declaration:
-    """The declaration of a stream by its type, or SchemaMismatch saying what cannot be stored."""
+def declare(
+    kind: Any, order_by: str | Callable[[Any], Any] | None = None, *, stored: bool = False
+) -> Declaration:
+    """The declaration of a stream by its type, or SchemaMismatch saying what cannot be stored.
+
+    `stored` tells that the schema is that of a stream, which may have columns of headrace's own.
+    """
     variants: tuple[Variant, ...] = ()
     if kind is bytes:
         columns = {DATA: field_type(bytes, DATA)}
     elif isinstance(kind, pa.Schema):
+        _check_names(kind, stored)
         columns = {field.name: arrow_field_type(field) for field in kind}
     else:
         variants = _variants(kind)
@@ -64,7 +70,9 @@ def declare(kind: Any, order_by: str | Callable[[Any], Any] | None = None) -> De
     if order_by is not None:
         if order_by not in columns:
             raise BadSettings(f"order_by names {order_by!r}, which is not a field of {_named(kind)}")
-        columns[order_by] = _required(columns[order_by], order_by, variants)
+        if function is None:
+            columns[order_by] = _key_column(columns[order_by], order_by, variants)
+        columns[order_by] = columns[order_by].required("the order key")
     fields = [pa.field(name, column.arrow, column.nullable) for name, column in columns.items()]
     schema = kind if isinstance(kind, pa.Schema) and function is None else pa.schema(fields)
     return Declaration(variants, columns, schema, order_by, function, raw=kind is bytes)
@@ -79,13 +87,19 @@ def _variants(kind: Any) -> tuple[Variant, ...]:
                 f"schema; {_named(cls)} is none of these"
             )
     variants = tuple(variant_of(cls) for cls in classes)
-    tags = [variant.tag for variant in variants]
-    if len(set(tags)) < len(tags):
-        raise SchemaMismatch(f"two classes of a union have one name: {', '.join(tags)}")
+    check_tags(variants)
     return variants
 
 
-def _required(column: FieldType, name: str, variants: Sequence[Variant]) -> FieldType:
+def _check_names(schema: pa.Schema, stored: bool) -> None:
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise SchemaMismatch(f"the schema has two fields {name!r}")
+        if name.startswith("_") and not stored:
+            raise SchemaMismatch(f"the field {name!r}: names that begin with '_' are headrace's own")
+
+
+def _key_column(column: FieldType, name: str, variants: Sequence[Variant]) -> FieldType:
     """The order key's column: every entry has it, so it is not nullable, even in a union."""
     for variant in variants:
         if name not in variant.fields or variant.fields[name].nullable:

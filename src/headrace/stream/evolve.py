@@ -13,6 +13,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace.kernel.errors import SchemaMismatch
+from headrace.stream.record import TAG
 
 
 def check_evolution(stored: pa.Schema, declared: pa.Schema, stream: str) -> pa.Schema:
@@ -29,6 +30,11 @@ def check_evolution(stored: pa.Schema, declared: pa.Schema, stream: str) -> pa.S
         merged[stored.get_field_index(field.name)] = _merge(field, declared.field(at), f"stream {stream!r}")
     for field in declared:
         if stored.get_field_index(field.name) < 0:
+            if field.name == TAG:
+                raise SchemaMismatch(
+                    f"stream {stream!r} holds one class, and its entries do not say which: it cannot become "
+                    "a union; declare it as one from the start, or publish to a new stream"
+                )
             if not field.nullable:
                 raise SchemaMismatch(
                     f"stream {stream!r}: the new field {field.name!r} ({field.type}) must be optional: "

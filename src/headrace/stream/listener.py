@@ -75,8 +75,6 @@ class Listener:
         try:
             while not self._stopping.is_set() and not self._scan.done and self._left != 0:
                 self._step()
-        except Closed:
-            pass  # stopped while waiting
         except BaseException as error:
             self.error = error
             _logger.exception("a listener ended because its callback raised")
@@ -85,7 +83,11 @@ class Listener:
             self._scan.close()
 
     def _step(self) -> None:
-        item = self._scan.next()
+        try:
+            item = self._scan.next()
+        except Closed:  # stopped meanwhile
+            self._stopping.set()
+            return
         if item is None:
             if not self._scan.done:
                 self.state = "caught_up"

@@ -13,18 +13,20 @@ large batches. `durable_index` tells how far they are safe. A publisher is for o
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.kernel.errors import HeadraceError
 from headrace.log.batcher import Batcher
 from headrace.log.keys import KeyColumn
 from headrace.log.log import Log
 from headrace.stream.columns import to_array
 from headrace.stream.declaration import Declaration
 from headrace.stream.errors import BadEntry
-from headrace.stream.tables import as_batches
+from headrace.stream.tables import as_table
 from headrace.stream.taking import make_taking
 from headrace.stream.unique import UniqueIds, plain_ids
 
@@ -61,6 +63,7 @@ class Publisher:
         self._unique = unique
         self._unique_by = unique_by
         self._on_close = on_close
+        self._closed = False
         self._schema = log.schema
         self._columns: list[list[Any]] = [[] for _ in declaration.columns]
         self._key = KeyColumn(log.schema, declaration.order_by) if declaration.order_by else None
@@ -72,6 +75,7 @@ class Publisher:
             _FLUSH_BYTES,
             strict=log.meta.strict,
             check_id=unique.check if unique else None,
+            forget_id=unique.forget_from if unique else lambda index: None,
             unique_by=unique_by,
         )
         self._batcher.restart = self._written
@@ -79,27 +83,29 @@ class Publisher:
         self.publish = self._taking.publish
 
     def publish_batch(self, table: Any) -> Published:
-        """Publish many entries at once: an Arrow table or batch, a pandas or polars frame.
+        """Publish many entries at once, all or none: Arrow, pandas or polars tables, or a list of dicts.
 
         With unique ids, rows whose id is in the stream already are left out, and the answer says which.
         """
         self._batcher.check()
-        batches = as_batches(table, self._schema, self._declaration)
-        if self._unique is None:
-            base = self._append(batches)
-            return Published(base, self._batcher.next_index)
-        refused: list[int] = []
-        first_row = 0
-        kept = []
-        index = self._batcher.next_index + self._batcher.pending
-        for batch in batches:
-            rows = self._unique.duplicates(plain_ids(batch.column(self._unique_by)), index)
-            kept.append(_without(batch, rows))
-            refused += [first_row + row for row in rows]
-            first_row += batch.num_rows
-            index += batch.num_rows - len(rows)
-        base = self._append([batch for batch in kept if batch.num_rows])
-        return Published(base, self._batcher.next_index, tuple(refused))
+        records = as_table(table, self._schema, self._declaration)
+        base = self.next_index
+        if not records.num_rows:
+            return Published(base, base)
+        duplicates: list[int] = []
+        if self._unique is not None:
+            ids = plain_ids(records.column(self._unique_by).combine_chunks())
+            duplicates = self._unique.duplicates(ids, base)
+            records = _without(records, duplicates)
+        try:
+            self._batcher.append([records] if records.num_rows else [])
+        except HeadraceError:
+            if self._unique is not None:
+                self._unique.forget_from(base)
+            raise
+        finally:
+            self._resume()
+        return Published(base, base + records.num_rows, tuple(duplicates))
 
     def head(self, key: Any) -> None:
         """Move HEAD: time passes without an entry. No later entry may have a smaller order key."""
@@ -122,11 +128,6 @@ class Publisher:
     def durable_index(self) -> int:
         """Every entry below it is safe."""
         return self._log.durable_index
-
-    def _append(self, batches: list[pa.RecordBatch]) -> int:
-        base = self._batcher.append(batches)
-        self._resume()
-        return base
 
     def _resume(self) -> None:
         """Go on from where the log stands: after a batch or a HEAD, or at the beginning."""
@@ -163,13 +164,15 @@ class Publisher:
 
     def close(self) -> None:
         """Flush, and give the stream free for the next publisher."""
-        try:
-            self._batcher.close()
-        finally:
+        if self._closed:
+            return
+        self._closed = True
+        with ExitStack() as closing:  # from the last to the first, each in any case
+            closing.callback(self._on_close, self)
+            closing.callback(self._log.close)
             if self._unique is not None:
-                self._unique.close()
-            self._log.close()
-            self._on_close(self)
+                closing.callback(self._unique.close)
+            closing.callback(self._batcher.close)
 
     def __enter__(self) -> Publisher:
         return self
@@ -178,8 +181,8 @@ class Publisher:
         self.close()
 
 
-def _without(batch: pa.RecordBatch, rows: list[int]) -> pa.RecordBatch:
+def _without(table: pa.Table, rows: list[int]) -> pa.Table:
     if not rows:
-        return batch
+        return table
     gone = set(rows)
-    return batch.take(pa.array([row for row in range(batch.num_rows) if row not in gone], pa.int64()))
+    return table.take(pa.array([row for row in range(table.num_rows) if row not in gone], pa.int64()))

@@ -4,8 +4,8 @@ A union is stored as all its variants' fields side by side, with the name of the
 that several variants have is one column (and must have one type in all of them); in rows of a variant
 without it, it is null.
 
-Making an object again calls neither `__init__` nor `__post_init__`, as copying does not: it sets the fields
-to what they were.
+Making an object of a dataclass again calls neither `__init__` nor `__post_init__`, as copying does not: it
+sets the fields to what they were. A Struct's `__post_init__` is called: msgspec has no way around it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,18 @@ def variant_of(cls: type) -> Variant:
             raise SchemaMismatch(f"{cls.__name__}.{name}: names that begin with '_' are headrace's own")
     if not names:
         raise SchemaMismatch(f"{cls.__name__} has no fields: there is nothing to store")
-    return Variant(cls, {name: field_type(hints[name], f"{cls.__name__}.{name}") for name in names})
+    try:
+        fields = {name: field_type(hints[name], f"{cls.__name__}.{name}") for name in names}
+    except RecursionError:
+        raise SchemaMismatch(f"{cls.__name__} contains itself: columns have a fixed depth") from None
+    return Variant(cls, fields)
+
+
+def check_tags(variants: Sequence[Variant]) -> None:
+    """Classes of a union are told apart by their names."""
+    tags = [variant.tag for variant in variants]
+    if len(set(tags)) < len(tags):
+        raise SchemaMismatch(f"two classes of a union have one name: {', '.join(tags)}")
 
 
 def merged_fields(variants: Sequence[Variant]) -> dict[str, FieldType]:
@@ -88,6 +99,7 @@ def merged_fields(variants: Sequence[Variant]) -> dict[str, FieldType]:
 def record_type(classes: Sequence[type], where: str) -> FieldType:
     """A dataclass, a Struct or a union of them as the type of a field: a struct."""
     variants = {cls: variant_of(cls) for cls in classes}
+    check_tags(list(variants.values()))
     builders = {variant.tag: (variant, builder(variant)) for variant in variants.values()}
     fields = merged_fields(list(variants.values()))
     arrow_fields = [pa.field(name, kind.arrow, kind.nullable) for name, kind in fields.items()]

@@ -33,16 +33,17 @@ from headrace.kernel.errors import (
     SchemaMismatch,
     WriterTaken,
 )
-from headrace.kernel.names import checked_name
+from headrace.kernel.names import checked_name, is_name
 from headrace.log.disk import Disk
 from headrace.log.lock import WriterLock
 from headrace.log.log import Log
-from headrace.log.meta import Meta
+from headrace.log.meta import META_FILE, Meta
 from headrace.log.settings import Settings
 from headrace.stream.declaration import Declaration, declare
 from headrace.stream.errors import PublisherTaken, StreamExists
 from headrace.stream.evolve import check_evolution
 from headrace.stream.stream import Stream
+from headrace.stream.unique import check_id_field
 
 STORE_FILE = "store.json"
 STREAMS_DIRECTORY = "streams"
@@ -130,7 +131,8 @@ class Store:
         """The names of all streams."""
         self._check()
         folder = self.path / STREAMS_DIRECTORY
-        return [name for name in self._disk.names(folder) if not name.startswith(".") and self._exists(name)]
+        names = [name for name in self._disk.names(folder) if is_name(name)]
+        return [name for name in names if self._exists(name)]
 
     def drop(self, name: str) -> None:
         """Remove a stream and all its entries. Nobody may be publishing to it."""
@@ -155,8 +157,9 @@ class Store:
         with self._lock:
             self._closed = True
             streams, self._open = self._open, []
-        for stream in streams:
-            stream.close()
+        with contextlib.ExitStack() as closing:  # all of them are closed, even if one cannot flush
+            for stream in streams:
+                closing.callback(stream.close)
 
     def __enter__(self) -> Store:
         return self
@@ -176,11 +179,11 @@ class Store:
         return self.path / STREAMS_DIRECTORY / checked_name(name, "stream name")
 
     def _exists(self, name: str) -> bool:
-        return self._disk.kind(self._path_of(name)) == "directory"
+        return self._disk.kind(self._path_of(name) / META_FILE) == "file"
 
     def _create(self, path: Path, declaration: Declaration, config: StreamConfig) -> None:
-        if config.unique_by is not None and config.unique_by not in declaration.columns:
-            raise BadSettings(f"unique_by names {config.unique_by!r}, which is not a field")
+        if config.unique_by is not None:
+            check_id_field(declaration, config.unique_by)
         extra = {
             "stream": {
                 "raw": declaration.raw,
@@ -204,13 +207,18 @@ class Store:
             raise Closed(f"the store {self.path} is closed")
 
 
+class _About(msgspec.Struct):
+    format: int
+
+
 def open_store(path: str | Path) -> Store:
     """Open the store at `path`, making it if nothing is there."""
     disk, directory = Disk(), Path(path)
     kind = disk.kind(directory)
     if kind == "file":
         raise NotALog(f"{directory} is a file; a store is a directory: choose another path")
-    if kind == "nothing" or not disk.names(directory):
+    begun = {STREAMS_DIRECTORY, STORE_FILE + ".tmp"}  # what a creation that crashed leaves
+    if kind == "nothing" or begun.issuperset(disk.names(directory)):
         disk.make_directory(directory / STREAMS_DIRECTORY)
         disk.replace_whole(directory / STORE_FILE, msgspec.json.encode({"format": FORMAT}))
         disk.sync_dir(directory)
@@ -218,11 +226,13 @@ def open_store(path: str | Path) -> Store:
     if disk.kind(directory / STORE_FILE) == "nothing":
         raise NotALog(f"{directory} is not a store (it has no {STORE_FILE}): choose another path")
     try:
-        stored = msgspec.json.decode(disk.read_whole(directory / STORE_FILE))["format"]
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        about = msgspec.json.decode(disk.read_whole(directory / STORE_FILE), type=_About)
+    except msgspec.MsgspecError as error:
         raise Damaged(f"{directory / STORE_FILE} cannot be read ({error}): restore it") from error
-    if stored > FORMAT:
-        raise NewerFormat(f"{directory} has format {stored}; this headrace reads up to {FORMAT}: upgrade it")
+    if about.format > FORMAT:
+        raise NewerFormat(
+            f"{directory} has format {about.format}; this headrace reads up to {FORMAT}: upgrade it"
+        )
     return Store(directory)
 
 
@@ -234,7 +244,7 @@ def _meta(path: Path) -> Meta:
 def _stored_declaration(meta: Meta) -> Declaration:
     if meta.extra.get("stream", {}).get("raw"):
         return declare(bytes, meta.order_by)
-    declaration = declare(meta.schema, meta.order_by)
+    declaration = declare(meta.schema, meta.order_by, stored=True)
     return replace(declaration, schema=meta.schema)
 
 

@@ -10,6 +10,8 @@ A stream opened this way takes no lock: any number of processes listen, and one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,7 @@ class Stream:
         self._path = path
         self._declaration = declaration
         self._log = Log.open(path, read_only=True)
+        self._older: list[Log] = []
         self._publishers: list[Publisher] = []
         self._listeners: list[Listener] = []
         self._closed = False
@@ -64,7 +67,7 @@ class Stream:
                 self._reopen()
             unique_by, window = self._unique()
             unique = UniqueIds(log, unique_by, window) if unique_by else None
-            publisher = Publisher(log, self._declaration, unique, unique_by, self._publishers.remove)
+            publisher = Publisher(log, self._declaration, unique, unique_by, self._released)
         except BaseException:
             log.close()
             raise
@@ -85,14 +88,8 @@ class Stream:
     ) -> Iterator[Entry]:
         """The entries from `start`: until a place, so many of them, or for ever with `follow`."""
         maker = EntryMaker(self._declaration, on_unknown)
-        left = -1 if count is None else count
-        for batch in self.listen_batches(start, until=until, follow=follow, on_damage=on_damage):
-            if left >= 0:
-                batch = batch.slice(batch.base_index, batch.base_index + left)
-                left -= batch.records.num_rows
-            yield from maker.entries(batch)
-            if left == 0:
-                return
+        batches = self.listen_batches(start, until=until, follow=follow, on_damage=on_damage)
+        return islice(chain.from_iterable(map(maker.entries, batches)), count)
 
     def listen_batches(
         self,
@@ -179,9 +176,11 @@ class Stream:
             listener.stop()
         for listener in self._listeners:
             listener.join()
-        for publisher in list(self._publishers):
-            publisher.close()
-        self._log.close()
+        with ExitStack() as closing:  # all of them are closed, even if one cannot flush
+            for log in (self._log, *self._older):
+                closing.callback(log.close)
+            for publisher in list(self._publishers):
+                closing.callback(publisher.close)
 
     def __enter__(self) -> Stream:
         return self
@@ -217,12 +216,17 @@ class Stream:
         order_by = self._log.meta.order_by
         return key if order_by is None else KeyColumn(self._log.schema, order_by).decode(key)
 
+    def _released(self, publisher: Publisher) -> None:
+        if publisher in self._publishers:
+            self._publishers.remove(publisher)
+
     def _unique(self) -> tuple[str | None, int | None]:
         stored = self._log.meta.extra.get("stream", {})
         return stored.get("unique_by"), stored.get("unique_window")
 
     def _reopen(self) -> None:
         """See the stream's schema as it is now. Scans that are under way keep their own."""
+        self._older.append(self._log)
         self._log = Log.open(self._path, read_only=True)
 
     def _check(self) -> None:

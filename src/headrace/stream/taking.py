@@ -9,17 +9,17 @@ changed nothing. The last column is appended to last (see `log.batcher`).
 For `Order(at: datetime, user: str)`, ordered by `at`, it is:
 
     def publish(entry):
-        nonlocal index, last_key, bytes_left
+        nonlocal index, last_key, prior_key, bytes_left
         cls = entry.__class__
         if cls is cls0:
             v0 = entry.at
-            if v0.__class__ is not class0 or v0.tzinfo is None: v0 = check0(v0)
+            if v0.__class__ is not class0 or v0.tzinfo is not UTC: v0 = check0(v0)
             v1 = entry.user
             if v1.__class__ is not class1 or not v1.isascii(): v1 = check1(v1)
         else: refuse_class(entry)
         key = v0
         if last_key is not None and key < last_key: refuse_key(key, last_key)
-        last_key = key
+        prior_key = last_key; last_key = key
         add0(v0); add1(v1)
         index += 1
         bytes_left -= 32 + len(v1)
@@ -39,12 +39,12 @@ from headrace.kernel.errors import HeadraceError, KeyOrder
 from headrace.log.batcher import Batcher
 from headrace.stream.declaration import KEY, Declaration
 from headrace.stream.errors import BadEntry
-from headrace.stream.record import TAG, Variant
+from headrace.stream.record import TAG
 from headrace.stream.types import BadValue, FieldType
 
 _VALUE_BYTES = 8
 _DOUBTFUL = {
-    dt.datetime: " or {v}.tzinfo is None",
+    dt.datetime: " or {v}.tzinfo is not UTC",
     int: f" or not {-(1 << 63)} <= {{v}} < {1 << 63}",
     str: " or not {v}.isascii()",
 }
@@ -71,6 +71,7 @@ def make_taking(
     *,
     strict: bool,
     check_id: Callable[[Any, int], None] | None = None,
+    forget_id: Callable[[int], None] = lambda index: None,
     unique_by: str | None = None,
 ) -> Taking:
     """The functions of a publisher whose columns are the given lists, in the declaration's order."""
@@ -78,10 +79,12 @@ def make_taking(
     scope: dict[str, Any] = {
         "batcher": batcher,
         "flush_bytes": flush_bytes,
-        "datetime": dt.datetime,
+        "UTC": dt.UTC,
         "refuse_class": _refuser(declaration),
-        "refuse_key": _refuse_key,
+        "refuse_key": _refuse_key if not strict else _refuse_equal_key,
         "check_id": check_id,
+        "forget_id": forget_id,
+        "names": set(declaration.columns),
         "key_of": declaration.key_function,
         "HeadraceError": HeadraceError,
     }
@@ -90,8 +93,13 @@ def make_taking(
         scope[f"add{at}"] = columns[at].append
         scope[f"check{at}"] = _checker(name, kind)
         scope[f"class{at}"] = kind.quick
-    for at, variant in enumerate(declaration.variants):
-        scope[f"cls{at}"] = variant.cls
+    for number, variant in enumerate(declaration.variants):
+        scope[f"cls{number}"] = variant.cls
+        for name, kind in variant.fields.items():  # a variant's field may be stricter than its column
+            if name == declaration.order_by:
+                kind = kind.required("the order key")
+            scope[f"check{names.index(name)}_{number}"] = _checker(name, kind)
+            scope[f"class{names.index(name)}_{number}"] = kind.quick
     source = _source(declaration, names, strict, unique_by if check_id else None)
     exec(compile(source, f"<publish {', '.join(names)}>", "exec"), scope)
     return Taking(*scope["make"]())
@@ -101,21 +109,21 @@ def _source(declaration: Declaration, names: list[str], strict: bool, unique_by:
     lines: list[str] = []
     if declaration.variants:
         lines.append("cls = entry.__class__")
-        for at, variant in enumerate(declaration.variants):
+        for at in range(len(declaration.variants)):
             lines.append(f"{'if' if at == 0 else 'elif'} cls is cls{at}:")
-            lines += ["    " + line for line in _fields(declaration, names, variant)]
+            lines += ["    " + line for line in _fields(declaration, names, at)]
         lines.append("else: refuse_class(entry)")
     elif declaration.raw:
         lines += ["v0 = entry", *_check(0, declaration.columns[names[0]])]
     else:
-        lines.append("if entry.__class__ is not dict: entry = refuse_class(entry)")
+        lines.append("if entry.__class__ is not dict or not entry.keys() <= names: refuse_class(entry)")
         for at, name in enumerate(names):
-            if name != KEY:
-                lines += [f"v{at} = entry.get({name!r})", *_check(at, declaration.columns[name])]
-        lines.append(f"if len(entry) > {len(names)}: refuse_class(entry)")
+            if name != KEY or declaration.key_function is None:
+                key = name == declaration.order_by
+                lines += [f"v{at} = entry.get({name!r})", *_check(at, declaration.columns[name], key=key)]
     if declaration.key_function is not None:
         at = names.index(KEY)
-        lines += [f"v{at} = key_of(entry)", *_check(at, declaration.columns[KEY])]
+        lines += [f"v{at} = key_of(entry)", *_check(at, declaration.columns[KEY], key=True)]
     if declaration.order_by is not None:
         lines.append(f"key = v{names.index(declaration.order_by)}")
         backwards = "key < last_key or (key == last_key and not at_head)" if strict else "key < last_key"
@@ -123,7 +131,7 @@ def _source(declaration: Declaration, names: list[str], strict: bool, unique_by:
     if unique_by is not None:
         lines.append(f"check_id(v{names.index(unique_by)}, index + 1)")
     if declaration.order_by is not None:
-        lines.append("last_key = key; at_head = False" if strict else "last_key = key")
+        lines.append("prior_key = last_key; last_key = key" + ("; at_head = False" if strict else ""))
     lines.append("; ".join(f"add{at}(v{at})" for at in range(len(names))))
     sized = [f" + len(v{at} or '')" for at, name in enumerate(names) if declaration.columns[name].sized]
     lines += [
@@ -138,17 +146,18 @@ def _source(declaration: Declaration, names: list[str], strict: bool, unique_by:
 
 _MAKE = """
 def make():
-    index, last_key, at_head, bytes_left = -1, None, False, flush_bytes
+    index, last_key, prior_key, at_head, bytes_left = -1, None, None, False, flush_bytes
     def publish(entry):
-        nonlocal index, last_key, at_head, bytes_left
+        nonlocal index, last_key, prior_key, at_head, bytes_left
         {body}
     def flush_now(at):
-        nonlocal index
+        nonlocal index, last_key
         try:
             batcher.flush()
         except HeadraceError:
             if batcher.take_back():
-                index = at - 1
+                index, last_key = at - 1, prior_key
+                forget_id(at)
                 raise
     def restart():
         nonlocal bytes_left
@@ -160,11 +169,13 @@ def make():
 """
 
 
-def _fields(declaration: Declaration, names: list[str], variant: Variant) -> list[str]:
-    lines = []
+def _fields(declaration: Declaration, names: list[str], number: int) -> list[str]:
+    variant, lines = declaration.variants[number], []
     for at, name in enumerate(names):
         if name in variant.fields:
-            lines += [f"v{at} = entry.{name}", *_check(at, variant.fields[name])]
+            key = name == declaration.order_by
+            check = _check(at, variant.fields[name], f"_{number}", key=key)
+            lines += [f"v{at} = entry.{name}", *check]
         elif name == TAG:
             lines.append(f"v{at} = {variant.tag!r}")
         elif name != KEY:
@@ -172,11 +183,14 @@ def _fields(declaration: Declaration, names: list[str], variant: Variant) -> lis
     return lines
 
 
-def _check(at: int, kind: FieldType) -> list[str]:
+def _check(at: int, kind: FieldType, suffix: str = "", *, key: bool = False) -> list[str]:
+    check = f"v{at} = check{at}{suffix}(v{at})"
     if kind.quick is None:
-        return [f"v{at} = check{at}(v{at})"]
+        return [check]
     more = _DOUBTFUL.get(kind.quick, "").format(v=f"v{at}")
-    return [f"if v{at}.__class__ is not class{at}{more}: v{at} = check{at}(v{at})"]
+    if key and kind.quick is float:
+        more += f" or v{at} != v{at}"
+    return [f"if v{at}.__class__ is not class{at}{suffix}{more}: {check}"]
 
 
 def _checker(name: str, kind: FieldType) -> Callable[[Any], Any]:
@@ -189,12 +203,13 @@ def _checker(name: str, kind: FieldType) -> Callable[[Any], Any]:
     return check
 
 
-def _refuser(declaration: Declaration) -> Callable[[Any], Any]:
-    def refuse(entry: Any) -> Any:
+def _refuser(declaration: Declaration) -> Callable[[Any], None]:
+    def refuse(entry: Any) -> None:
         if not declaration.variants and isinstance(entry, dict):
-            if unknown := set(entry) - set(declaration.columns):
-                raise BadEntry(f"the stream has no field {sorted(map(str, unknown))[0]!r}")
-            return entry
+            unknown = sorted(str(name) for name in set(entry) - set(declaration.columns))
+            if unknown:
+                raise BadEntry(f"the stream has no field {unknown[0]!r}")
+            raise BadEntry(f"this stream takes dicts, not their kind {type(entry).__name__}")
         wanted = " or ".join(variant.tag for variant in declaration.variants) or "dict"
         raise BadEntry(f"this stream takes {wanted}, not {type(entry).__name__}")
 
@@ -203,3 +218,7 @@ def _refuser(declaration: Declaration) -> Callable[[Any], Any]:
 
 def _refuse_key(key: Any, last: Any) -> None:
     raise KeyOrder(f"the order key goes from {last} to {key}: it must not go back")
+
+
+def _refuse_equal_key(key: Any, last: Any) -> None:
+    raise KeyOrder(f"the order key goes from {last} to {key}: it must increase")

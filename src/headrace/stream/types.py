@@ -1,7 +1,7 @@
 """Types: how one field of an entry is stored, by its Python annotation.
 
     int float bool str bytes          int64 double bool string binary
-    datetime (with a zone)            timestamp[us, UTC]: the instant is kept, the zone's name is not
+    datetime (with a zone)            timestamp[us, UTC]: the instant is kept, and comes back in UTC
     date time timedelta               date32 time64[us] duration[us]
     Decimal                           decimal128(38, 18), or Annotated[Decimal, pa.decimal128(p, s)]
     UUID                              fixed_size_binary[16]
@@ -26,13 +26,14 @@ import enum
 import types
 import typing
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pyarrow as pa
 
 from headrace.kernel.errors import SchemaMismatch
+from headrace.stream.errors import UnknownVariant
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _DECIMAL = pa.decimal128(38, 18)
@@ -49,6 +50,8 @@ class FieldType:
     from_plain: Callable[[Any], Any] | None = None
     quick: type | None = None
     nullable: bool = False
+    choices: frozenset[Any] | None = None
+    """What may be stored, if that is a fixed set."""
 
     @property
     def sized(self) -> bool:
@@ -63,20 +66,31 @@ class FieldType:
             back and (lambda value: None if value is None else back(value)),
             self.quick,
             nullable=True,
+            choices=self.choices,
         )
+
+    def required(self, what: str) -> FieldType:
+        """The same, refusing None and NaN: `what` cannot be without a value."""
+        convert = self.to_plain
+
+        def to_plain(value: Any) -> Any:
+            if value is None or value != value:
+                raise BadValue(f"{what} cannot be {value!r}")
+            return convert(value)
+
+        return replace(self, to_plain=to_plain, nullable=False)
 
 
 def field_type(annotation: Any, where: str) -> FieldType:
     """How values of this annotation are stored, or SchemaMismatch saying what is not supported."""
-    arrow = None
     if get_origin(annotation) is Annotated:
         annotation, *notes = get_args(annotation)
         arrow = next((note for note in notes if isinstance(note, pa.DataType)), None)
+        return field_type(annotation, where) if arrow is None else _narrowed(annotation, arrow, where)
     if isinstance(annotation, typing.NewType):
         return field_type(annotation.__supertype__, where)
-    if annotation in _PLAIN:
-        made = _PLAIN[annotation]
-        return made if arrow is None else _narrowed(annotation, arrow, where)
+    if isinstance(annotation, Hashable) and annotation in _PLAIN:
+        return _PLAIN[annotation]
     if get_origin(annotation) in (Union, types.UnionType):
         return _union(get_args(annotation), where)
     if get_origin(annotation) is Literal:
@@ -113,9 +127,26 @@ def _bool(value: Any) -> bool:
     return bool(value)
 
 
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadValue("the number is too large for a float") from None
+
+
 def _instant(value: dt.datetime) -> dt.datetime:
+    """The same instant in UTC: compared as they are stored, also in the hour that a clock is put back."""
     if value.tzinfo is None or value.utcoffset() is None:
         raise BadValue(f"{value} has no time zone: give it one, e.g. datetime.now(timezone.utc)")
+    try:
+        return value.astimezone(dt.UTC)
+    except OverflowError:
+        raise BadValue(f"{value} is outside the years 1 to 9999 in UTC") from None
+
+
+def _duration(value: dt.timedelta) -> dt.timedelta:
+    if not -(1 << 63) <= value // dt.timedelta(microseconds=1) < 1 << 63:
+        raise BadValue(f"{value} does not fit 64 bits of microseconds")
     return value
 
 
@@ -132,23 +163,18 @@ def _time(value: dt.time) -> dt.time:
 
 
 def _decimal(kind: pa.DataType) -> Callable[[decimal.Decimal], decimal.Decimal]:
-    whole = kind.precision - kind.scale
+    traps = [decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
+    exact = decimal.Context(prec=kind.precision, traps=traps)
+    unit = decimal.Decimal(1).scaleb(-kind.scale)
 
     def check(value: decimal.Decimal) -> decimal.Decimal:
-        if not value.is_finite():
-            raise BadValue(f"{value} is not a number that can be stored")
-        exponent = value.normalize(_WIDE).as_tuple().exponent
-        assert isinstance(exponent, int)
-        if -exponent > kind.scale or (value and value.adjusted() >= whole):
-            raise BadValue(
-                f"{value} does not fit {kind}: choose one with Annotated[Decimal, pa.decimal128(…)]"
-            )
-        return value
+        try:
+            return value.quantize(unit, context=exact)
+        except decimal.DecimalException:
+            shown = _shown(value)
+            raise BadValue(f"{shown} does not fit {kind}: choose one with Annotated[Decimal, …]") from None
 
     return check
-
-
-_WIDE = decimal.Context(prec=100)
 
 
 def _text(value: str) -> str:
@@ -156,19 +182,19 @@ def _text(value: str) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise BadValue(f"{_shown(value)} is not valid text: {error.reason}") from error
-    return str(value)
+    return str.__str__(value)
 
 
 _PLAIN: dict[Any, FieldType] = {
     bool: FieldType(pa.bool_(), _taking(bool, "bool", _bool), quick=bool),
     int: FieldType(pa.int64(), _taking(int, "int", _int64), quick=int),
-    float: FieldType(pa.float64(), _taking((float, int), "float", float), quick=float),
+    float: FieldType(pa.float64(), _taking((float, int), "float", _float), quick=float),
     str: FieldType(pa.string(), _taking(str, "str", _text), quick=str),
     bytes: FieldType(pa.binary(), _taking((bytes, bytearray, memoryview), "bytes", bytes), quick=bytes),
     dt.datetime: FieldType(TIMESTAMP, _taking(dt.datetime, "datetime", _instant), quick=dt.datetime),
     dt.date: FieldType(pa.date32(), _taking(dt.date, "date", _date)),
     dt.time: FieldType(pa.time64("us"), _taking(dt.time, "time", _time)),
-    dt.timedelta: FieldType(pa.duration("us"), _taking(dt.timedelta, "timedelta", lambda value: value)),
+    dt.timedelta: FieldType(pa.duration("us"), _taking(dt.timedelta, "timedelta", _duration)),
     decimal.Decimal: FieldType(_DECIMAL, _taking(decimal.Decimal, "Decimal", _decimal(_DECIMAL))),
     uuid.UUID: FieldType(
         pa.binary(16), _taking(uuid.UUID, "UUID", lambda value: value.bytes), lambda raw: uuid.UUID(bytes=raw)
@@ -177,17 +203,25 @@ _PLAIN: dict[Any, FieldType] = {
 
 
 def _narrowed(annotation: Any, arrow: pa.DataType, where: str) -> FieldType:
-    """A plain type stored as another Arrow type: every value is tried."""
+    """A plain type stored as another Arrow type: each value must come back as it was."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        some = [argument for argument in get_args(annotation) if argument is not type(None)]
+        if len(some) == 1:
+            return _narrowed(some[0], arrow, where).optional()
+    if annotation not in _PLAIN:
+        raise SchemaMismatch(f"{where}: an Arrow type can be chosen for plain values, not for {annotation!r}")
     if annotation is decimal.Decimal and pa.types.is_decimal(arrow):
         return FieldType(arrow, _taking(decimal.Decimal, "Decimal", _decimal(arrow)))
-    first = _PLAIN[annotation].to_plain
 
     def to_plain(value: Any) -> Any:
-        value = first(value)
+        if isinstance(value, dt.datetime):
+            value = _instant(value)
         try:
-            pa.scalar(value, arrow)
+            kept = pa.scalar(value, arrow).as_py()
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise BadValue(f"{_shown(value)} does not fit {arrow}") from error
+        if kept != value or not isinstance(value, annotation):
+            raise BadValue(f"{_shown(value)} would come back from {arrow} as {kept!r}")
         return value
 
     return FieldType(arrow, to_plain, _PLAIN[annotation].from_plain)
@@ -219,7 +253,15 @@ def _choice(values: dict[Any, Any], where: str) -> FieldType:
         except (KeyError, TypeError):
             raise BadValue(f"expected one of {list(values)}, got {_shown(value)}") from None
 
-    return FieldType(arrow, to_plain, back.__getitem__)
+    def from_plain(stored: Any) -> Any:
+        try:
+            return back[stored]
+        except KeyError:
+            raise UnknownVariant(
+                f"{where}: the stream has {stored!r}, which this program does not know"
+            ) from None
+
+    return FieldType(arrow, to_plain, from_plain, choices=frozenset(back))
 
 
 def _key(value: Any) -> Any:
@@ -242,7 +284,7 @@ def _container(annotation: Any, where: str) -> FieldType:
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return _sequence(tuple, field_type(arguments[0], where))
     if origin is dict and len(arguments) == 2:
-        return _mapping(field_type(arguments[0], where), field_type(arguments[1], where))
+        return _mapping(field_type(arguments[0], where), field_type(arguments[1], where), where)
     if is_record(annotation):
         return record_type([annotation], where)
     raise SchemaMismatch(
@@ -262,7 +304,10 @@ def _sequence(kind: Any, item: FieldType) -> FieldType:
     return FieldType(pa.list_(pa.field("item", item.arrow, item.nullable)), to_plain, from_plain)
 
 
-def _mapping(key: FieldType, item: FieldType) -> FieldType:
+def _mapping(key: FieldType, item: FieldType, where: str) -> FieldType:
+    if key.nullable:
+        raise SchemaMismatch(f"{where}: the keys of a dict cannot be None")
+
     def to_plain(value: Any) -> Any:
         if not isinstance(value, dict):
             raise BadValue(f"expected dict, got {_shown(value)}")
@@ -294,16 +339,17 @@ def _union(arguments: tuple[Any, ...], where: str) -> FieldType:
 
 
 def arrow_field_type(field: pa.Field) -> FieldType:
-    """How values of an Arrow field are checked when there is no Python type: pyarrow tries each."""
-    quick = next((kind for kind, made in _PLAIN.items() if made.quick and made.arrow == field.type), None)
+    """How values of an Arrow field are checked when there is no Python type."""
+    for made in _PLAIN.values():
+        if made.quick is not None and made.arrow == field.type:
+            return made.optional() if field.nullable else made
 
     def to_plain(value: Any) -> Any:
-        if value is None and not field.nullable:
-            raise BadValue("it may not be missing or None")
         try:
             pa.scalar(value, field.type)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             raise BadValue(f"expected {field.type}, got {_shown(value)}") from error
         return value
 
-    return FieldType(field.type, to_plain, quick=quick, nullable=field.nullable)
+    made = FieldType(field.type, to_plain)
+    return made.optional() if field.nullable else made.required(f"the field {field.name!r}")

@@ -12,6 +12,7 @@ With a window only ids of the last so many entries are looked at; older ones may
 
 from __future__ import annotations
 
+import datetime as dt
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
@@ -20,11 +21,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.kernel.errors import DiskFailed
+from headrace.kernel.errors import BadSettings, Closed, DiskFailed, SchemaMismatch
 from headrace.log.log import Log
-from headrace.stream.errors import DuplicateId
+from headrace.stream.declaration import Declaration
+from headrace.stream.errors import BadEntry, DuplicateId
 
 IDS_FILE = "ids.sqlite"
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
 _CACHE_KIB = 32 * 1024
 _CHUNK = 500
 _TABLES = """
@@ -42,12 +46,16 @@ class UniqueIds:
         self._window = window
         self._lock = threading.Lock()
         self._recent: dict[Any, int] = {}
+        self._closed = False
         self._database = _open(log.path / IDS_FILE)
         self._catch_up()
 
     def check(self, value: Any, index: int) -> None:
         """Take note that the entry at `index` has this id, or raise DuplicateId."""
+        value = plain_id(value)
         with self._lock:
+            if self._closed:
+                raise Closed(f"the publisher of {self._log.path} is closed")
             found = self._recent.get(value)
             if found is None:
                 row = self._database.execute("SELECT entry FROM ids WHERE id = ?", (value,)).fetchone()
@@ -56,10 +64,10 @@ class UniqueIds:
                 raise DuplicateId(f"the id {value!r} is in the stream already, at index {found}", found)
             self._recent[value] = index
 
-    def forget(self, value: Any) -> None:
-        """The entry that `check` was told of was refused after all."""
+    def forget_from(self, index: int) -> None:
+        """Entries from `index` on that were noted here were refused after all."""
         with self._lock:
-            self._recent.pop(value, None)
+            self._recent = {value: at for value, at in self._recent.items() if at < index}
 
     def duplicates(self, values: Sequence[Any], first_index: int) -> list[int]:
         """The rows of a batch whose id is in the stream or earlier in the batch; the others are noted."""
@@ -117,13 +125,13 @@ class UniqueIds:
             upto = next_index
         start = max(upto, self._log.first_index)
         for batch in self._log.read(start, columns=[self._field], on_damage=lambda damage: None):
-            values = batch.records.column(0).to_pylist()
-            self._insert(
-                zip(values, range(batch.base_index, batch.next_index), strict=True), batch.next_index
-            )
+            values = plain_ids(batch.records.column(0))
+            indexes = range(batch.base_index, batch.next_index)
+            self._insert(zip(values, indexes, strict=True), batch.next_index)
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._database.close()
 
 
@@ -149,6 +157,44 @@ def _opened(path: Path) -> sqlite3.Connection:
     return database
 
 
-def plain_ids(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Ids as SQLite keeps them."""
+def check_id_field(declaration: Declaration, name: str) -> None:
+    """Refuse a field whose values cannot be ids: they must be there, and be comparable."""
+    kind = declaration.columns.get(name)
+    if kind is None:
+        raise BadSettings(f"unique_by names {name!r}, which is not a field")
+    if not any(check(kind.arrow) for check in _ID_TYPES):
+        raise BadSettings(f"unique_by names {name!r}, a {kind.arrow}: ids are numbers, text, bytes or times")
+    if any(name not in each.fields or each.fields[name].nullable for each in declaration.variants):
+        raise BadSettings(f"unique_by names {name!r}, which not every entry has: an id is mandatory")
+
+
+_ID_TYPES = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_timestamp,
+    pa.types.is_date32,
+)
+
+
+def plain_id(value: Any) -> Any:
+    """An id as SQLite keeps it: times as numbers, so that they are the same in any zone."""
+    if isinstance(value, dt.datetime):
+        return (value - _EPOCH) // _MICROSECOND
+    if isinstance(value, dt.date):
+        return (value - _EPOCH.date()).days
+    if value is None:
+        raise BadEntry("the id is missing: in this stream every entry needs one")
+    return value
+
+
+def plain_ids(column: pa.Array) -> list[Any]:
+    """The ids of a column, as SQLite keeps them."""
+    if column.null_count:
+        raise SchemaMismatch(f"{column.null_count} ids are missing: in this stream every entry needs one")
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    elif pa.types.is_date32(column.type):
+        column = column.view(pa.int32())
     return column.to_pylist()  # type: ignore[no-any-return]
