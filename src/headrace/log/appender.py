@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -37,17 +37,11 @@ from headrace.log.state import Commit, LogState, encode_commit
 class _Frames:
     """Frames that are written together."""
 
-    headers: list[Header]
-    parts: list[BytesLike]
-    bodies: list[bytes]
-
-    @property
-    def bytes(self) -> int:
-        return sum(header.frame_bytes for header in self.headers)
-
-    @property
-    def batches(self) -> int:
-        return sum(header.kind == Kind.BATCH for header in self.headers)
+    headers: list[Header] = field(default_factory=list)
+    parts: list[BytesLike] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    bytes: int = 0
+    batches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +85,7 @@ class Appender:
         The gap is on the disk before the mark, which knew of the loss, is written again.
         """
         if lost_until > self.state.next_index:
-            frames = _Frames([], [], [])
+            frames = _Frames()
             self._add_marker(frames, Kind.GAP, self.state.next_index, self.state.next_index, lost_until)
             self._take(frames, tell=False)
             self.write_held()
@@ -107,7 +101,7 @@ class Appender:
         self.check()
         base = index = self.state.next_index
         head, last = self.state.head_key, self.state.last_key
-        frames = _Frames([], [], [])
+        frames = _Frames()
         for records in batches:
             body = self._encoder.encode(records)
             if body.body_bytes > BATCH_BYTES_MAX:
@@ -141,7 +135,7 @@ class Appender:
             raise KeyOrder("the order key of this log is the index: HEAD moves with the entries only")
         if key < self.state.head_key:
             raise KeyOrder(f"HEAD cannot go back from {self._say(self.state.head_key)} to {self._say(key)}")
-        frames = _Frames([], [], [])
+        frames = _Frames()
         self._add_marker(frames, Kind.HEAD, self.state.next_index, key)
         self._take(frames)
 
@@ -149,7 +143,7 @@ class Appender:
         """Declare entries below `before` gone, and remove the segments that hold no others."""
         self.check()
         if before > self.state.base_index:
-            frames = _Frames([], [], [])
+            frames = _Frames()
             self._add_marker(frames, Kind.BASE, self.state.next_index, before)
             self._take(frames)
             self.write_held()
@@ -172,6 +166,8 @@ class Appender:
         return key if self._key is None else self._key.decode(key)
 
     def _add(self, frames: _Frames, header: Header, pieces: Sequence[BytesLike], body: bytes = b"") -> None:
+        frames.bytes += header.frame_bytes
+        frames.batches += header.kind == Kind.BATCH
         frames.headers.append(header)
         frames.parts.append(encode_header(header, self.meta.salt))
         frames.parts.extend(pieces)
@@ -240,11 +236,12 @@ class Appender:
                     )
                 self.roll(beyond_limit=markers)
             return
-        if active.entries and (
+        full = (
             active.offset >= finalize.bytes
             or active.entries >= finalize.entries
             or self._clock.now_us() - active.created_us >= finalize.age_s * 1_000_000
-        ):
+        )
+        if full and active.entries:
             self.roll()
 
     # --- segments
@@ -330,7 +327,6 @@ class Appender:
 
     def written(self) -> Written:
         """What a sync that begins now will make durable."""
-        self.check()
         return Written(self.tickets, self.state.next_index, self.active.file)
 
     def sync(self, written: Written) -> None:

@@ -44,8 +44,8 @@ import xxhash
 
 MAGIC = b"hrf1"
 HEADER_BYTES = 64
-_HEADER = struct.Struct("<4sIQQqIIQQII")
-_SEAL = struct.Struct("<I")
+_SEAL = struct.Struct("<4sI")
+_SEALED = struct.Struct("<QQqIIQQII")
 _KIND_MASK = 0x0F
 _GROUPED = 0x100
 _COLUMNS = 0x200
@@ -113,40 +113,29 @@ def checksum(body: object) -> int:
 
 
 def encode_header(header: Header, salt: int) -> bytes:
-    raw = bytearray(HEADER_BYTES)
-    _HEADER.pack_into(
-        raw,
-        0,
-        MAGIC,
-        0,
-        header.body_sum,
-        header.base_index,
-        header.time_us,
-        header.entries,
-        header.body_bytes,
-        header.first_key,
-        header.last_key,
-        header.epoch,
-        header.kind | header.marks,
-    )
-    _SEAL.pack_into(raw, 4, _seal(raw, header.kind, salt))
-    return bytes(raw)
+    kind, base, entries, first, last, time_us, epoch, body_bytes, body_sum, marks_ = header
+    sealed = _SEALED.pack(body_sum, base, time_us, entries, body_bytes, first, last, epoch, kind | marks_)
+    return _SEAL.pack(MAGIC, _seal(sealed, kind, salt)) + sealed
 
 
 def decode_header(raw: bytes, salt: int) -> Header | None:
     """The header in these 64 bytes, or None if they are not a valid one."""
     if len(raw) < HEADER_BYTES or raw[:4] != MAGIC:
         return None
-    _, seal, body_sum, base, time_us, count, body_bytes, first, last, epoch, flags = _HEADER.unpack(raw)
+    sealed = raw[8:HEADER_BYTES]
+    body_sum, base, time_us, count, body_bytes, first, last, epoch, flags = _SEALED.unpack(sealed)
     kind = flags & _KIND_MASK
-    if seal != _seal(raw, kind, salt) or kind > Kind.TRAILER or body_bytes % HEADER_BYTES:
+    if (
+        _SEAL.unpack_from(raw)[1] != _seal(sealed, kind, salt)
+        or kind > Kind.TRAILER
+        or body_bytes % HEADER_BYTES
+    ):
         return None
     return Header(kind, base, count, first, last, time_us, epoch, body_bytes, body_sum, flags & ~_KIND_MASK)
 
 
-def _seal(raw: bytes | bytearray, kind: int, salt: int) -> int:
-    seed = START_SALT if kind == Kind.START else salt
-    return xxhash.xxh3_64_intdigest(raw[8:], seed) & 0xFFFFFFFF
+def _seal(sealed: bytes, kind: int, salt: int) -> int:
+    return xxhash.xxh3_64_intdigest(sealed, START_SALT if kind == Kind.START else salt) & 0xFFFFFFFF
 
 
 def padding(size: int) -> bytes:

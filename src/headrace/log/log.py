@@ -62,6 +62,7 @@ class Log:
         self._disk = disk
         self._meta = meta
         self._appender = appender
+        self._required = [at for at, field in enumerate(meta.schema) if not field.nullable]
         self._lock = threading.RLock()
         self._commit = GroupCommit(self._sync_now)
         self._cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
@@ -145,7 +146,8 @@ class Log:
         """
         with self._lock:
             appender = self._writer()
-            appender.check()
+            if appender.failure is not None:
+                raise appender.failure
             appender.write_held()
             ticket = appender.tickets
         if force or self._meta.settings.durability == "fsync":
@@ -172,6 +174,7 @@ class Log:
             meta = self._meta.replace(schema=schema, extra=self._meta.extra if extra is None else extra)
             appender.change_meta(meta)
             self._meta = meta
+            self._required = [at for at, field in enumerate(schema) if not field.nullable]
 
     def retain(self) -> None:
         """Apply the retention policy now; otherwise it is applied whenever a segment is finalized."""
@@ -371,10 +374,12 @@ class Log:
     def _checked(self, records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         if not isinstance(records, pa.RecordBatch | pa.Table):
             raise SchemaMismatch(f"append takes an Arrow RecordBatch or Table, not {type(records).__name__}")
-        check_schema(self._meta.schema, records.schema, str(self.path))
-        for field, column in zip(records.schema, records.columns, strict=True):
-            if not field.nullable and column.null_count:
-                raise SchemaMismatch(f"{self.path}: {field.name!r} may not be null, and is in what was given")
+        if not records.schema.equals(self._meta.schema):
+            check_schema(self._meta.schema, records.schema, str(self.path))
+        for at in self._required:
+            if records.column(at).null_count:
+                name = self._meta.schema.field(at).name
+                raise SchemaMismatch(f"{self.path}: {name!r} may not be null, and is in what was given")
         return split(records)
 
     def _append_group(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,23 +27,26 @@ _SCHEMA = pa.schema([pa.field(name, pa.uint64(), nullable=False) for name in _CO
 class BatchTable:
     """Where the batches of one segment are."""
 
-    def __init__(self, columns: Sequence[Sequence[int]] | None = None) -> None:
-        made = columns if columns is not None else [array("Q") for _ in _COLUMNS]
+    def __init__(self, columns: Sequence[Any] | None = None) -> None:
+        made: Sequence[Any] = columns if columns is not None else [array("Q") for _ in _COLUMNS]
         self.offsets, self.bases, self.counts, self.first_keys, self.last_keys, self.times_us = made
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def add(self, offset: int, header: Header) -> None:
-        row = (offset, header.base_index, header.entries, header.first_key, header.last_key, header.time_us)
-        for column, value in zip(self._arrays(), row, strict=True):
-            column.append(value)  # type: ignore[attr-defined]
+        self.offsets.append(offset)
+        self.bases.append(header.base_index)
+        self.counts.append(header.entries)
+        self.first_keys.append(header.first_key)
+        self.last_keys.append(header.last_key)
+        self.times_us.append(header.time_us)
 
     def cut(self, offset: int) -> None:
         """Forget the batches from `offset` on."""
         row = bisect_left(self.offsets, offset)
         for column in self._arrays():
-            del column[row:]  # type: ignore[attr-defined]
+            del column[row:]
 
     def row_of_index(self, index: int) -> int:
         """The row of the last batch that starts at or before `index`; -1 if none does."""
@@ -71,7 +75,7 @@ class BatchTable:
         records = pa.ipc.open_stream(body).read_next_batch()
         return cls([memoryview(column.buffers()[1]).cast("B").cast("Q") for column in records.columns])
 
-    def _arrays(self) -> tuple[Sequence[int], ...]:
+    def _arrays(self) -> tuple[Any, ...]:
         return self.offsets, self.bases, self.counts, self.first_keys, self.last_keys, self.times_us
 
 
