@@ -103,8 +103,9 @@ class Channel:
     def close(self) -> None:
         self._closed = True
         if self._reader is not None:
-            self._reader.stop()
-        for part in (self._writer, self._reader, self._position):
+            self._reader.stop()  # another thread may be in it: its files go when that thread lets go
+            self._reader = None
+        for part in (self._writer, self._position):
             if part is not None:
                 part.close()
 

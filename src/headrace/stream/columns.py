@@ -14,7 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.stream.types import TIMESTAMP, FieldType
+from headrace.stream.field import FieldType
+from headrace.stream.plain import TIMESTAMP
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _since_epoch: Any = _EPOCH.__rsub__  # type: ignore[attr-defined]

@@ -19,8 +19,10 @@ from typing import Any, Union, get_args, get_origin
 import pyarrow as pa
 
 from headrace.kernel.errors import BadSettings, SchemaMismatch
+from headrace.stream.field import FieldType
+from headrace.stream.plain import TIMESTAMP, arrow_field_type
 from headrace.stream.record import TAG, Variant, check_tags, is_record, merged_fields, variant_of
-from headrace.stream.types import TIMESTAMP, FieldType, arrow_field_type, field_type
+from headrace.stream.types import field_type
 
 KEY = "_key"
 DATA = "data"

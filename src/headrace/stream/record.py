@@ -20,7 +20,8 @@ import msgspec
 import pyarrow as pa
 
 from headrace.kernel.errors import SchemaMismatch
-from headrace.stream.types import BadValue, FieldType, field_type
+from headrace.stream.field import BadValue, FieldType
+from headrace.stream.types import field_type
 
 TAG = "_type"
 

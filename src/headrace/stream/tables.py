@@ -21,8 +21,8 @@ from headrace.kernel.errors import SchemaMismatch
 from headrace.stream.columns import to_array
 from headrace.stream.declaration import KEY, Declaration
 from headrace.stream.errors import BadEntry
+from headrace.stream.field import BadValue
 from headrace.stream.record import TAG
-from headrace.stream.types import BadValue
 
 _TYPES = pa.types
 _KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {

@@ -39,8 +39,8 @@ from headrace.kernel.errors import HeadraceError, KeyOrder
 from headrace.log.batcher import Batcher
 from headrace.stream.declaration import KEY, Declaration
 from headrace.stream.errors import BadEntry
+from headrace.stream.field import BadValue, FieldType
 from headrace.stream.record import TAG
-from headrace.stream.types import BadValue, FieldType
 
 _VALUE_BYTES = 8
 _DOUBTFUL = {

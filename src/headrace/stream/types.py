@@ -25,60 +25,15 @@ import decimal
 import enum
 import types
 import typing
-import uuid
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from collections.abc import Hashable
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pyarrow as pa
 
 from headrace.kernel.errors import SchemaMismatch
 from headrace.stream.errors import UnknownVariant
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-_DECIMAL = pa.decimal128(38, 18)
-
-
-class BadValue(Exception):
-    """A value that its field cannot hold; becomes BadEntry with the field's name."""
-
-
-@dataclass(frozen=True, slots=True)
-class FieldType:
-    arrow: pa.DataType
-    to_plain: Callable[[Any], Any]
-    from_plain: Callable[[Any], Any] | None = None
-    quick: type | None = None
-    nullable: bool = False
-    choices: frozenset[Any] | None = None
-    """What may be stored, if that is a fixed set."""
-
-    @property
-    def sized(self) -> bool:
-        """Whether values differ in size, so that it must be counted."""
-        return self.quick in (str, bytes)
-
-    def optional(self) -> FieldType:
-        convert, back = self.to_plain, self.from_plain
-        return FieldType(
-            self.arrow,
-            lambda value: None if value is None else convert(value),
-            back and (lambda value: None if value is None else back(value)),
-            self.quick,
-            nullable=True,
-            choices=self.choices,
-        )
-
-    def required(self, what: str) -> FieldType:
-        """The same, refusing None and NaN: `what` cannot be without a value."""
-        convert = self.to_plain
-
-        def to_plain(value: Any) -> Any:
-            if value is None or value != value:
-                raise BadValue(f"{what} cannot be {value!r}")
-            return convert(value)
-
-        return replace(self, to_plain=to_plain, nullable=False)
+from headrace.stream.field import BadValue, FieldType, shown
+from headrace.stream.plain import PLAIN, fitting_decimal, instant, taking
 
 
 def field_type(annotation: Any, where: str) -> FieldType:
@@ -89,8 +44,8 @@ def field_type(annotation: Any, where: str) -> FieldType:
         return field_type(annotation, where) if arrow is None else _narrowed(annotation, arrow, where)
     if isinstance(annotation, typing.NewType):
         return field_type(annotation.__supertype__, where)
-    if isinstance(annotation, Hashable) and annotation in _PLAIN:
-        return _PLAIN[annotation]
+    if isinstance(annotation, Hashable) and annotation in PLAIN:
+        return PLAIN[annotation]
     if get_origin(annotation) in (Union, types.UnionType):
         return _union(get_args(annotation), where)
     if get_origin(annotation) is Literal:
@@ -100,131 +55,29 @@ def field_type(annotation: Any, where: str) -> FieldType:
     return _container(annotation, where)
 
 
-# --- plain values
-
-
-def _taking(kind: type | tuple[type, ...], say: str, convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def to_plain(value: Any) -> Any:
-        if not isinstance(value, kind):
-            raise BadValue(f"expected {say}, got {_shown(value)}")
-        return convert(value)
-
-    return to_plain
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 40 else text[:40] + '…'}"
-
-
-def _int64(value: int) -> int:
-    if not -(1 << 63) <= value < 1 << 63:
-        raise BadValue(f"{value} does not fit 64 bits")
-    return int(value)
-
-
-def _bool(value: Any) -> bool:
-    return bool(value)
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        raise BadValue("the number is too large for a float") from None
-
-
-def _instant(value: dt.datetime) -> dt.datetime:
-    """The same instant in UTC: compared as they are stored, also in the hour that a clock is put back."""
-    if value.tzinfo is None or value.utcoffset() is None:
-        raise BadValue(f"{value} has no time zone: give it one, e.g. datetime.now(timezone.utc)")
-    try:
-        return value.astimezone(dt.UTC)
-    except OverflowError:
-        raise BadValue(f"{value} is outside the years 1 to 9999 in UTC") from None
-
-
-def _duration(value: dt.timedelta) -> dt.timedelta:
-    if not -(1 << 63) <= value // dt.timedelta(microseconds=1) < 1 << 63:
-        raise BadValue(f"{value} does not fit 64 bits of microseconds")
-    return value
-
-
-def _date(value: dt.date) -> dt.date:
-    if isinstance(value, dt.datetime):
-        raise BadValue(f"expected date, got datetime {value}")
-    return value
-
-
-def _time(value: dt.time) -> dt.time:
-    if value.tzinfo is not None:
-        raise BadValue(f"{value} has a time zone, which a time of day cannot keep")
-    return value
-
-
-def _decimal(kind: pa.DataType) -> Callable[[decimal.Decimal], decimal.Decimal]:
-    traps = [decimal.Inexact, decimal.InvalidOperation, decimal.Overflow]
-    exact = decimal.Context(prec=kind.precision, traps=traps)
-    unit = decimal.Decimal(1).scaleb(-kind.scale)
-
-    def check(value: decimal.Decimal) -> decimal.Decimal:
-        try:
-            return value.quantize(unit, context=exact)
-        except decimal.DecimalException:
-            shown = _shown(value)
-            raise BadValue(f"{shown} does not fit {kind}: choose one with Annotated[Decimal, …]") from None
-
-    return check
-
-
-def _text(value: str) -> str:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise BadValue(f"{_shown(value)} is not valid text: {error.reason}") from error
-    return str.__str__(value)
-
-
-_PLAIN: dict[Any, FieldType] = {
-    bool: FieldType(pa.bool_(), _taking(bool, "bool", _bool), quick=bool),
-    int: FieldType(pa.int64(), _taking(int, "int", _int64), quick=int),
-    float: FieldType(pa.float64(), _taking((float, int), "float", _float), quick=float),
-    str: FieldType(pa.string(), _taking(str, "str", _text), quick=str),
-    bytes: FieldType(pa.binary(), _taking((bytes, bytearray, memoryview), "bytes", bytes), quick=bytes),
-    dt.datetime: FieldType(TIMESTAMP, _taking(dt.datetime, "datetime", _instant), quick=dt.datetime),
-    dt.date: FieldType(pa.date32(), _taking(dt.date, "date", _date)),
-    dt.time: FieldType(pa.time64("us"), _taking(dt.time, "time", _time)),
-    dt.timedelta: FieldType(pa.duration("us"), _taking(dt.timedelta, "timedelta", _duration)),
-    decimal.Decimal: FieldType(_DECIMAL, _taking(decimal.Decimal, "Decimal", _decimal(_DECIMAL))),
-    uuid.UUID: FieldType(
-        pa.binary(16), _taking(uuid.UUID, "UUID", lambda value: value.bytes), lambda raw: uuid.UUID(bytes=raw)
-    ),
-}
-
-
 def _narrowed(annotation: Any, arrow: pa.DataType, where: str) -> FieldType:
     """A plain type stored as another Arrow type: each value must come back as it was."""
     if get_origin(annotation) in (Union, types.UnionType):
         some = [argument for argument in get_args(annotation) if argument is not type(None)]
         if len(some) == 1:
             return _narrowed(some[0], arrow, where).optional()
-    if annotation not in _PLAIN:
+    if annotation not in PLAIN:
         raise SchemaMismatch(f"{where}: an Arrow type can be chosen for plain values, not for {annotation!r}")
-    if annotation is decimal.Decimal and pa.types.is_decimal(arrow):
-        return FieldType(arrow, _taking(decimal.Decimal, "Decimal", _decimal(arrow)))
+    if annotation is decimal.Decimal and pa.types.isfitting_decimal(arrow):
+        return FieldType(arrow, taking(decimal.Decimal, "Decimal", fitting_decimal(arrow)))
 
     def to_plain(value: Any) -> Any:
         if isinstance(value, dt.datetime):
-            value = _instant(value)
+            value = instant(value)
         try:
             kept = pa.scalar(value, arrow).as_py()
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            raise BadValue(f"{_shown(value)} does not fit {arrow}") from error
+            raise BadValue(f"{shown(value)} does not fit {arrow}") from error
         if kept != value or not isinstance(value, annotation):
-            raise BadValue(f"{_shown(value)} would come back from {arrow} as {kept!r}")
+            raise BadValue(f"{shown(value)} would come back from {arrow} as {kept!r}")
         return value
 
-    return FieldType(arrow, to_plain, _PLAIN[annotation].from_plain)
+    return FieldType(arrow, to_plain, PLAIN[annotation].from_plain)
 
 
 # --- choices
@@ -251,7 +104,7 @@ def _choice(values: dict[Any, Any], where: str) -> FieldType:
         try:
             return plain[_key(value)]
         except (KeyError, TypeError):
-            raise BadValue(f"expected one of {list(values)}, got {_shown(value)}") from None
+            raise BadValue(f"expected one of {list(values)}, got {shown(value)}") from None
 
     def from_plain(stored: Any) -> Any:
         try:
@@ -295,7 +148,7 @@ def _container(annotation: Any, where: str) -> FieldType:
 def _sequence(kind: Any, item: FieldType) -> FieldType:
     def to_plain(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise BadValue(f"expected {kind.__name__}, got {_shown(value)}")
+            raise BadValue(f"expected {kind.__name__}, got {shown(value)}")
         return [item.to_plain(each) for each in value]
 
     def from_plain(value: Any) -> Any:
@@ -310,7 +163,7 @@ def _mapping(key: FieldType, item: FieldType, where: str) -> FieldType:
 
     def to_plain(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise BadValue(f"expected dict, got {_shown(value)}")
+            raise BadValue(f"expected dict, got {shown(value)}")
         return [(key.to_plain(k), item.to_plain(v)) for k, v in value.items()]
 
     def from_plain(value: Any) -> Any:
@@ -336,20 +189,3 @@ def _union(arguments: tuple[Any, ...], where: str) -> FieldType:
     else:
         raise SchemaMismatch(f"{where}: a union is of dataclasses or Structs, or of one type and None")
     return made.optional() if len(some) < len(arguments) else made
-
-
-def arrow_field_type(field: pa.Field) -> FieldType:
-    """How values of an Arrow field are checked when there is no Python type."""
-    for made in _PLAIN.values():
-        if made.quick is not None and made.arrow == field.type:
-            return made.optional() if field.nullable else made
-
-    def to_plain(value: Any) -> Any:
-        try:
-            pa.scalar(value, field.type)
-        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            raise BadValue(f"expected {field.type}, got {_shown(value)}") from error
-        return value
-
-    made = FieldType(field.type, to_plain)
-    return made.optional() if field.nullable else made.required(f"the field {field.name!r}")
