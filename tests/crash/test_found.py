@@ -376,6 +376,68 @@ def test_a_truncation_that_is_refused_changes_nothing_for_readers(place):
     log.close()
 
 
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+def test_what_was_trimmed_stays_trimmed_when_the_frame_that_says_so_is_cut_off(place, containers):
+    with Log.open(place / "log", SCHEMA, Settings(containers=containers)) as log:
+        made = append(log, 6)
+        log.trim(4)
+        log.sync()
+        file = segment(place / "log", ".active")
+        offset = next(offset for offset, kind in frame_offsets(log, file) if kind == Kind.BASE)
+    raw = bytearray(file.read_bytes())
+    raw[offset + 40] ^= 1
+    file.write_bytes(raw)
+    with Log.open(place / "log") as log:
+        assert read_all(log).entries == as_dict(made[4:])
+    with Log.open(place / "log") as log:
+        assert read_all(log).entries == as_dict(made[4:])
+
+
+@pytest.mark.parametrize("lose_mark", [False, True])
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+def test_a_lost_active_segment_does_not_bring_back_what_was_truncated_before(place, containers, lose_mark):
+    with Log.open(place / "log", SCHEMA, Settings(containers=containers)) as log:
+        made = append(log, 3)
+        log.roll()
+        append(log, 3)
+        append(log, 3)
+        log.sync()
+        log.truncate(3)
+        append(log, 1, 2)
+        log.sync()
+    segment(place / "log", ".active").unlink()
+    if lose_mark:
+        (place / "log" / "mark").unlink()
+    with Log.open(place / "log") as log:
+        assert read_all(log).entries == as_dict(made)
+        new = append(log, 2, 3)
+        log.sync()
+        assert read_all(log).entries == as_dict(made, new)
+    seen, _ = look(place / "log")
+    assert seen.entries == as_dict(made, new)
+
+
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+def test_repair_deals_with_a_damaged_start_and_a_lost_end_at_once(place, containers):
+    with Log.open(place / "log", SCHEMA, Settings(containers=containers)) as log:
+        made = append(log, 3)
+        append(log, 3)
+        log.sync()
+        file = segment(place / "log", ".active")
+        offsets = frame_offsets(log, file)
+    raw = bytearray(file.read_bytes())
+    raw[100] ^= 1
+    raw[offsets[-1][0] + 100] ^= 1
+    file.write_bytes(raw)
+    report = repair(place / "log")
+    assert lost_indexes(report.found, 6) == {3, 4, 5}
+    assert report.after is not None
+    assert report.after.ok, report.after.damages
+    with Log.open(place / "log") as log:
+        assert log.recovery.clean
+        assert read_all(log).entries == as_dict(made)
+
+
 def test_retention_gets_over_a_segment_that_was_cut_to_almost_nothing(place):
     settings = Settings(retention=Retention(age_s=3600))
     with Log.open(place / "log", SCHEMA, settings) as log:
@@ -471,6 +533,23 @@ def test_entries_appended_after_a_tail_torn_in_two_frames_can_be_read(place, con
     seen, report = look(place / "log")
     assert report.ok
     assert seen.entries == as_dict(made, new)
+
+
+def test_a_reader_with_a_stale_mark_does_not_call_trimmed_entries_missing(place):
+    with Log.open(place / "log", SCHEMA) as log:
+        append(log, 3)
+        log.roll()
+        made = append(log, 3)
+        log.sync()
+        stale = (place / "log" / "mark").read_bytes()
+        log.trim(3)
+    (place / "log" / "mark").write_bytes(stale)  # never synced: a power cut may leave this one
+    seen, report = look(place / "log")
+    assert seen.entries == as_dict(made)
+    assert not seen.damages
+    assert report.ok
+    with Log.open(place / "log") as log:
+        assert log.recovery.clean
 
 
 # --- fencing

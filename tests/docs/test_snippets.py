@@ -54,7 +54,7 @@ def run_python(block: Block, module: ModuleType, where: str) -> str | None:
     """What the block prints; None if it needs something that is not installed."""
     if any(name in OPTIONAL and not importlib.util.find_spec(name) for name in imported(block.text)):
         return None
-    code = compile("\n" * (block.line - 1) + block.text, where, "exec")
+    code = compile("\n" * (block.line - 1) + block.text, where.rpartition(":")[0], "exec")
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(code, module.__dict__)
     return out.getvalue()

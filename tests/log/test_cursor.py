@@ -92,6 +92,20 @@ def test_moves_of_head_come_in_their_place(tmp_path: Path) -> None:
         assert [values(log)] == [[0, 1]]
 
 
+@BOTH
+def test_a_move_of_head_survives_rolling_a_segment_without_entries(
+    tmp_path: Path, settings: Settings | None
+) -> None:
+    with Log.open(tmp_path / "log", ORDERS, settings, order_by="at") as log:
+        log.append(orders(0, 2))
+        log.roll()
+        log.head(50)
+        log.head(60)
+        log.roll()
+        heads = [item.key - (1 << 63) for item in log.read_all() if isinstance(item, Head)]
+        assert heads[-1:] == [60]
+
+
 def test_columns_are_chosen_and_unknown_ones_named(tmp_path: Path) -> None:
     with Log.open(tmp_path / "log", ORDERS) as log:
         log.append(orders(0, 3))

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headrace.kernel.clock import ManualClock
 from headrace.kernel.errors import Fenced, KeyOrder, Refused, Trimmed
-from headrace.log import Containers, Finalize, Head, Log, Settings
+from headrace.log import Containers, Finalize, Log, Settings
 
 from .samples import ORDERS, orders_at
 
@@ -28,12 +28,17 @@ class Model:
     heads: list[tuple[int, int]] = field(default_factory=list)
     """(next index, key) of each move of HEAD."""
     groups: list[tuple[int, int]] = field(default_factory=list)
-    commits: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    commits: list[tuple[str, int, int, int]] = field(default_factory=list)
+    """(writer, sequence, first index, next index) of each group, in order."""
     base: int = 0
 
     @property
     def head(self) -> int:
         return max([key for _, key in self.heads] + self.keys[-1:], default=-(1 << 63))
+
+    @property
+    def last_commits(self) -> dict[str, list[int]]:
+        return {writer: commit for writer, *commit in self.commits}
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -99,14 +104,14 @@ class LogMachine(RuleBasedStateMachine):
         rest = iter(keys)
         batches = [orders_at([next(rest) for _ in part]) for part in parts]
         commit = self.log.append_group(batches, writer=writer, sequence=sequence, note=f"{writer}{sequence}")
-        last = self.model.commits.get(writer)
+        last = self.model.last_commits.get(writer)
         if last is not None and sequence <= last[0]:
             assert (commit.repeated, commit.base_index, commit.next_index) == (True, *last[1:])
             return
         assert (commit.repeated, commit.base_index, commit.next_index) == (False, base, base + len(keys))
         self.model.keys += keys
         self.model.groups.append((base, base + len(keys)))
-        self.model.commits[writer] = (sequence, base, base + len(keys))
+        self.model.commits.append((writer, sequence, base, base + len(keys)))
 
     @rule(step=st.integers(0, 4))
     def head(self, step: int) -> None:
@@ -147,34 +152,10 @@ class LogMachine(RuleBasedStateMachine):
             return
         self.log.truncate(index)
         del model.keys[index:]
+        # Markers and commits at the cut itself were written before the entry that is cut: they stay.
+        model.heads = [head for head in model.heads if head[0] <= index]
         model.groups = [group for group in model.groups if group[1] <= index]
-        # What a move of HEAD promised stays promised for as long as the entry before it does: the cut
-        # takes the markers behind it, and commits of groups that are gone.
-        self._forget_behind(index)
-
-    def _forget_behind(self, index: int) -> None:
-        """Learn from the log what of the markers right at the cut is kept: before the cut it must be all."""
-        model = self.model
-        before = [(at, key) for at, key in model.heads if at < index]
-        at_cut = [(at, key) for at, key in model.heads if at == index]
-        seen = [(item.next_index, self._key(item)) for item in self.log.read_all() if isinstance(item, Head)]
-        kept_at_cut = [head for head in seen if head[0] == index]
-        assert kept_at_cut == at_cut[: len(kept_at_cut)]
-        model.heads = before + kept_at_cut
-        for writer, (sequence, _first, stop) in list(model.commits.items()):
-            last = self.log.last_commit(writer)
-            if stop < index:
-                assert last is not None
-                assert last.sequence == sequence
-            elif last is None:
-                del model.commits[writer]
-            else:
-                assert last.next_index <= index
-                model.commits[writer] = (last.sequence, last.base_index, last.next_index)
-
-    @staticmethod
-    def _key(head: Head) -> int:
-        return head.key - (1 << 63)
+        model.commits = [commit for commit in model.commits if commit[3] <= index]
 
     @rule(take_over=st.booleans())
     def reopen(self, take_over: bool) -> None:
@@ -230,10 +211,10 @@ class LogMachine(RuleBasedStateMachine):
         info = self.log.info()
         assert (info.first_index, info.next_index) == (self.model.base, len(self.model.keys))
         assert info.durable_index <= info.next_index
-        for writer, (sequence, first, stop) in self.model.commits.items():
+        for writer in "ab":
             last = self.log.last_commit(writer)
-            assert last is not None
-            assert (last.sequence, last.base_index, last.next_index) == (sequence, first, stop)
+            told = [last.sequence, last.base_index, last.next_index] if last else None
+            assert told == self.model.last_commits.get(writer)
 
 
 TestLogAgainstAList = LogMachine.TestCase

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -47,8 +46,8 @@ def test_a_stream_is_declared_by_a_type_published_to_and_listened_to(place: Path
         assert [entry.key for entry in entries] == [T0, T0 + SECOND]
 
 
-def test_the_snippet_of_the_design_works_as_written(place: Path) -> None:
-    os.chdir(place)
+def test_the_snippet_of_the_design_works_as_written(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
     table = pa.table({"at": [T0 + 2 * SECOND], "user": ["bob"], "amount": [2.0]})
 
     store = hr.open("data")

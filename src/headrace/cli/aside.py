@@ -1,10 +1,11 @@
-"""Making a directory aside, and putting it in its place once it is whole.
+"""Making a directory or a file aside, and putting it in its place once it is whole.
 
 A command that fails or is interrupted half way leaves nothing where it was to write.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,5 +28,21 @@ def made_aside(target: Path) -> Iterator[Path]:
         disk.rename(beside, target)
     except BaseException:
         shutil.rmtree(beside, ignore_errors=True)
+        raise
+    disk.sync_dir(target.parent)
+
+
+@contextmanager
+def file_made_aside(target: Path) -> Iterator[Path]:
+    """A path beside `target` to write a file at; it replaces `target` if the block ends well."""
+    disk = Disk()
+    beside = target.with_name(f".{target.name}.unfinished")
+    try:
+        yield beside
+        with beside.open("rb+") as written:
+            os.fsync(written.fileno())
+        disk.rename(beside, target)
+    except BaseException:
+        beside.unlink(missing_ok=True)
         raise
     disk.sync_dir(target.parent)

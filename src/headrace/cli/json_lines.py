@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import time
 from itertools import islice
 from typing import Any, NoReturn
@@ -43,41 +43,70 @@ class _Wrong(Exception):
 
 def read_lines(lines: Iterable[bytes], schema: pa.Schema) -> pa.Table:
     """The entries that `lines` hold, one JSON object each; SchemaMismatch names the first wrong line."""
-    readers = {field.name: _field_reader(field) for field in schema}
+    reader = LineReader(schema)
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     batches: list[pa.RecordBatch] = []
     while some := list(islice(numbered, _ROWS_PER_BATCH)):
-        rows = [_read_row(number, line, readers) for number, line in some]
-        columns = [
-            _column([row[field.name] for row in rows], field, [number for number, _ in some])
-            for field in schema
-        ]
-        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+        batches.append(reader.batch(some))
     return pa.Table.from_batches(batches, schema=schema)
 
 
-def _read_row(number: int, line: bytes, readers: dict[str, _Read]) -> dict[str, Any]:
-    try:
-        row = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SchemaMismatch(f"line {number} is not JSON: {error}") from error
-    if not isinstance(row, dict):
-        raise SchemaMismatch(f"line {number} is {_kind(row)}: an entry is an object with the log's fields")
-    if not row.keys() <= readers.keys():
-        unknown = next(name for name in row if name not in readers)
-        raise SchemaMismatch(
-            f"line {number}: the log has no field {unknown!r}; its fields are {', '.join(readers)}"
-        )
-    name = ""
-    try:
-        for name, read in readers.items():
-            row[name] = read(row.get(name))
-    except _Wrong as wrong:
-        raise SchemaMismatch(f"line {number}, field {name + wrong.inner!r}: {wrong}") from wrong
-    return row
+class LineReader:
+    """Reads lines that hold entries of one schema; `owner` is what errors call the one who has it."""
+
+    def __init__(self, schema: pa.Schema, owner: str = "log") -> None:
+        self._schema = schema
+        self._owner = owner
+        self._readers = {field.name: _field_reader(field) for field in schema}
+
+    def batch(self, lines: Sequence[tuple[int, bytes]]) -> pa.RecordBatch:
+        """The entries of some lines, given with their numbers; SchemaMismatch names the first wrong one."""
+        rows = [self._row(number, line) for number, line in lines]
+        numbers = [number for number, _ in lines]
+        columns = [
+            _column([row[field.name] for row in rows], field, numbers, "line") for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _row(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            row = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise SchemaMismatch(f"line {number} is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise SchemaMismatch(
+                f"line {number} is {_kind(row)}: an entry is an object with the {self._owner}'s fields"
+            )
+        readers = self._readers
+        if not row.keys() <= readers.keys():
+            unknown = next(name for name in row if name not in readers)
+            fields = ", ".join(readers)
+            raise SchemaMismatch(
+                f"line {number}: the {self._owner} has no field {unknown!r}; its fields are {fields}"
+            )
+        name = ""
+        try:
+            for name, read in readers.items():
+                row[name] = read(row.get(name))
+        except _Wrong as wrong:
+            raise SchemaMismatch(f"line {number}, field {name + wrong.inner!r}: {wrong}") from wrong
+        return row
 
 
-def _column(values: list[Any], field: pa.Field, numbers: list[int]) -> pa.Array:
+def read_column(values: Sequence[Any], field: pa.Field, numbers: Sequence[int], unit: str) -> pa.Array:
+    """JSON values as a column; SchemaMismatch names the first wrong one by its number."""
+    read = _field_reader(field)
+    made: list[Any] = []
+    for number, value in zip(numbers, values, strict=True):
+        try:
+            made.append(read(value))
+        except _Wrong as wrong:
+            where = f"{unit} {number}, field {field.name + wrong.inner!r}"
+            raise SchemaMismatch(f"{where}: {wrong}") from wrong
+    return _column(made, field, numbers, unit)
+
+
+def _column(values: list[Any], field: pa.Field, numbers: Sequence[int], unit: str) -> pa.Array:
     try:
         return pa.array(values, field.type)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -85,7 +114,7 @@ def _column(values: list[Any], field: pa.Field, numbers: list[int]) -> pa.Array:
             try:
                 pa.array([value], field.type)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-                raise SchemaMismatch(f"line {number}, field {field.name!r}: {error}") from error
+                raise SchemaMismatch(f"{unit} {number}, field {field.name!r}: {error}") from error
         raise
 
 

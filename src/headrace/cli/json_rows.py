@@ -17,11 +17,14 @@ import pyarrow as pa
 _Show = Callable[[Any], Any]
 
 
-def rows_of(records: pa.RecordBatch) -> list[dict[str, Any]]:
-    """One dictionary an entry, of values that JSON can hold."""
+def rows_of(records: pa.RecordBatch, *, sparse: bool = False) -> list[dict[str, Any]]:
+    """One dictionary an entry, of values that JSON can hold; `sparse`: without those that are null."""
     names = records.schema.names
     columns = [column_values(column) for column in records.columns]
-    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+    if sparse:
+        return [{name: value for name, value in row.items() if value is not None} for row in rows]
+    return rows
 
 
 def column_values(column: pa.Array) -> list[Any]:

@@ -38,6 +38,11 @@ def verify(path: LogPath, json: Json = False) -> None:
     console = Console(json)
     with open_to_read(path) as log, console.progress("verifying") as advance:
         report = log.verify(advance)
+    tell_report(console, path, report)
+
+
+def tell_report(console: Console, path: Path, report: Report) -> None:
+    """Print what a check found, and end with exit code 3 if that is damage."""
     summary = (
         f"{plural(report.entries, 'entry', 'entries')} in {plural(report.batches, 'batch', 'batches')}, "
         f"{plural(report.segments, 'segment')}, {format_size(report.bytes)}"
@@ -96,14 +101,15 @@ def _info_facts(found: LogInfo) -> list[tuple[str, object]]:
         ("total size", format_size(found.bytes)),
         ("writer epoch", found.epoch),
     ]
-    facts += _settings_facts(found.settings, found.free_containers)
+    facts += settings_facts(found.settings, found.free_containers)
     facts += [(f"position {name}", index) for name, index in found.positions.items()]
     facts += [("kept copy", Path("kept", name)) for name in found.kept]
     facts += [("foreign file", name) for name in found.foreign]
     return facts
 
 
-def _settings_facts(settings: Settings, free_containers: int) -> list[tuple[str, object]]:
+def settings_facts(settings: Settings, free_containers: int) -> list[tuple[str, object]]:
+    """The settings of a log, line by line."""
     finalize, retention, containers = settings.finalize, settings.retention, settings.containers
     kept: list[str] = []
     if retention.age_s is not None:

@@ -53,7 +53,7 @@ def cat(
         try:
             with damage_explained(path):
                 batches = log.read(start, until, on_damage=damages if skip_damaged else None)
-                for batch in _at_most(count, batches):
+                for batch in at_most(count, batches):
                     printer.print(batch)
                     advance(batch.next_index - info.first_index, max(stop - info.first_index, 1))
         finally:
@@ -110,17 +110,31 @@ class Damages:
 
 
 class Printer:
-    """Prints batches of one log in one format."""
+    """Prints batches of one log in one format.
 
-    def __init__(self, console: Console, schema: pa.Schema, form: Format, with_index: bool) -> None:
+    A table says each entry's index, unless rows are not `numbered`; `sparse` leaves out of JSON what is null.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        schema: pa.Schema,
+        form: Format,
+        with_index: bool,
+        *,
+        numbered: bool = True,
+        sparse: bool = False,
+    ) -> None:
         if with_index and "index" in schema.names and form != "table":
             raise typer.BadParameter("the log has a field of that name itself", param_hint="--index")
         self._console = console
         self._raw_lines = form == "lines" and is_raw(schema)
         self._table = form == "table"
         self._with_index = with_index
+        self._sparse = sparse
         self._encoder = msgspec.json.Encoder()
-        self._columns = ["index", *schema.names]
+        self._numbered = numbered
+        self._columns = ["index", *schema.names] if numbered else schema.names
         self._rows: list[tuple[object, ...]] = []
 
     def print(self, batch: Batch, *, flush: bool = False) -> None:
@@ -139,15 +153,16 @@ class Printer:
         return b"\n".join(records) + b"\n"
 
     def _json(self, batch: Batch) -> bytes:
-        rows = rows_of(batch.records)
+        rows = rows_of(batch.records, sparse=self._sparse)
         if self._with_index:
             rows = [{"index": at, **row} for at, row in enumerate(rows, batch.base_index)]
         return self._encoder.encode_lines(rows)
 
     def _gather(self, batch: Batch) -> None:
         columns = [column_values(column) for column in batch.records.columns]
-        indexes = range(batch.base_index, batch.next_index)
-        for row in zip(indexes, *columns, strict=True):
+        if self._numbered:
+            columns.insert(0, list(range(batch.base_index, batch.next_index)))
+        for row in zip(*columns, strict=True):
             self._rows.append(row)
             if len(self._rows) == _TABLE_ROWS_MAX:
                 self.end()
@@ -159,7 +174,8 @@ class Printer:
             self._rows = []
 
 
-def _at_most(count: int | None, batches: Iterable[Batch]) -> Iterator[Batch]:
+def at_most(count: int | None, batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The batches, up to so many entries."""
     left = count
     for batch in batches if left != 0 else ():
         if left is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.kernel.errors import DiskFailed, DiskFull, HeadraceError
 from headrace.log.disk import BytesLike, Disk, File
-from headrace.log.frame import HEADER_BYTES, Header, Kind
+from headrace.log.frame import HEADER_BYTES, Header, Kind, encode_frame
 from headrace.log.meta import Meta
 from headrace.log.segment_name import ActiveName, FinalName, Listing
 from headrace.log.start import encode_start
@@ -103,7 +103,7 @@ class Prepared:
 def prepare_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now_us: int) -> Prepared:
     """A new active segment after everything in `state`, with its start frame on the disk."""
     name = ActiveName(state.epoch, state.next_index)
-    start = encode_start(meta, state, now_us)
+    start = encode_start(meta, state, now_us) + _standing_head(meta, state, now_us)
     temporary = directory / f"{name}.tmp"
     if meta.settings.containers:
         take_container(disk, temporary, meta.settings.containers.bytes)
@@ -113,6 +113,15 @@ def prepare_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now
     file.write([start], 0)
     file.sync()
     return Prepared(ActiveSegment(name, file, len(start), now_us), temporary)
+
+
+def _standing_head(meta: Meta, state: LogState, now_us: int) -> bytes:
+    """HEAD once more if it is beyond the last entry: who begins to read here must learn of it."""
+    if meta.order_by is None or state.head_key <= (state.last_key or 0):
+        return b""
+    keys = {"first_key": state.head_key, "last_key": state.head_key}
+    head = Header(Kind.HEAD, state.next_index, **keys, time_us=now_us, epoch=state.epoch)
+    return encode_frame(head, b"", meta.salt)
 
 
 def take_container(disk: Disk, path: Path, size: int) -> None:

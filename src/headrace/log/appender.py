@@ -397,8 +397,9 @@ class Appender:
     def write_mark(self) -> None:
         """Tell readers in all processes how far the log reaches."""
         if self.failure is None:
+            state = self.state
             with contextlib.suppress(HeadraceError):  # a hint: the segments are the truth
-                self._mark.write(self.extent())
+                self._mark.write_fields(state.base_index, state.next_index, self.durable_index, state.epoch)
 
     def close(self, *, clean: bool) -> None:
         if clean and self.failure is None and self._lock.held:

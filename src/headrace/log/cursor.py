@@ -18,6 +18,7 @@ from headrace.log.damage import Damage, DamagedEntries
 from headrace.log.disk import Disk
 from headrace.log.mark import MARK_FILE, Extent, Mark, believable
 from headrace.log.meta import Meta
+from headrace.log.recover import trimmed_before
 from headrace.log.segment_name import FinalName, Listing, SegmentName
 from headrace.log.segment_reader import Batch, Head, Pause, SegmentReader
 from headrace.log.wake import Watch, watch
@@ -49,6 +50,7 @@ class Cursor:
         self._epoch: int | None = None
         """Of the last batch that was delivered."""
         self._told: Damage | None = None
+        self._head_key = -1
         self._looked_twice = False
         self._watch: Watch | None = None
         self._seen = 0
@@ -73,7 +75,10 @@ class Cursor:
                 self.index, self._epoch = batch.next_index, batch.epoch
                 return batch
             if isinstance(step, Head):
-                return step
+                if step.key > self._head_key:  # a new segment says again what stands
+                    self._head_key = step.key
+                    return step
+                continue
             if isinstance(step, Damage):
                 if not self._recycled():
                     self._tell(step)
@@ -150,7 +155,10 @@ class Cursor:
 
     def _skip_trimmed(self, listing: Listing) -> None:
         extent = self._mark.read()
-        base = listing.segments[0].first_index if extent is None else extent.base_index
+        first = listing.segments[0].first_index
+        base = first if extent is None else extent.base_index
+        if self.index <= base < first:  # missing, unless the mark is older than the trimming
+            base = max(base, trimmed_before(self._disk, self._directory, listing, self._meta))
         if self.index < base:
             if self.index > 0:
                 raise Trimmed(f"{self._directory} begins at index {base}: {self.index} has been removed")

@@ -61,9 +61,16 @@ class Mark:
 
     def write(self, at: Extent) -> None:
         flags = (_CLEAN if at.clean else 0) | (_SUSPECT if at.suspect else 0)
-        fields = _FIELDS.pack(at.base_index, at.next_index, at.durable_index, at.epoch, flags)
+        self.write_fields(at.base_index, at.next_index, at.durable_index, at.epoch, flags)
+
+    def write_fields(
+        self, base_index: int, next_index: int, durable: int, epoch: int, flags: int = 0
+    ) -> None:
+        """The same without an Extent, for every append and every sync."""
+        fields = _FIELDS.pack(base_index, next_index, durable, epoch, flags)
         assert self._file is not None
-        self._file.write([_SEAL.pack(_MAGIC, xxhash.xxh3_64_intdigest(fields) & 0xFFFFFFFF) + fields], 0)
+        seal = xxhash.xxh3_64_intdigest(fields) & 0xFFFFFFFF
+        self._file.write([_SEAL.pack(_MAGIC, seal) + fields], 0)
 
     def read(self) -> Extent | None:
         """What the mark says, or None if it says nothing that can be believed."""

@@ -79,8 +79,10 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch:
         active, meta, state = _recover_active(disk, directory, listing, meta, clock, findings)
     else:
         state = state_after(disk, directory, listing.finals, meta)
-        state.epoch += FENCE if new_epoch else 0
+        if known := _newest_epoch(disk, directory, listing):
+            state.epoch = max(state.epoch, known) + (FENCE if new_epoch else 1)
         active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
+    state.base_index = max(state.base_index, extent.base_index)
     findings.damages += missing_at_start(listing, state.base_index)
     if extent.suspect:
         _write_again(active, extent.durable_index)
@@ -93,6 +95,34 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch:
     for damage in report.damages:
         _logger.warning("%s: %s", directory, damage)
     return Recovered(meta, state, active, max(extent.durable_index, state.next_index), report)
+
+
+def _newest_epoch(disk: Disk, directory: Path, listing: Listing) -> int:
+    """The largest epoch that anything here speaks of: a new segment must be newer than all that was cut.
+
+    0 for a log that has just been made.
+    """
+    extent = read_extent(disk, directory)
+    epochs = [extent.epoch if extent else 0]
+    for name in listing.free:
+        with disk.opened(directory / str(name)) as file:
+            start = decode_header(file.read(HEADER_BYTES, 0), salt=0)
+            epochs.append(start.epoch if start else 0)
+    return max(epochs)
+
+
+def trimmed_before(disk: Disk, directory: Path, listing: Listing, meta: Meta) -> int:
+    """The first index that is kept, as the newest segment says: the mark may be older."""
+    name = listing.segments[-1]
+    state = LogState()
+    with disk.opened(directory / str(name)) as file, contextlib.suppress(Damaged):
+        finalized, copying = isinstance(name, FinalName), meta.settings.containers is not None
+        view = View(file, salt=meta.salt, finalized=finalized, copying=copying)
+        start = read_start(view, str(name))
+        state = start.state
+        scanner = Scanner(view, str(name), name.first_index, BodyDecoder(start.meta.schema))
+        fold_segment(scanner, state, None, [])
+    return state.base_index
 
 
 def missing_at_start(listing: Listing, base_index: int) -> list[Damage]:

@@ -108,12 +108,12 @@ def _repair_segments(
             _fill_gap(disk, directory, meta, damage.first_lost, damage.stop_lost, clock)
             report.rewritten.append(f"{damage.first_lost}-{damage.stop_lost - 1}")
     damaged = {damage.file for damage in before.damages if damage.kind not in ("missing", "mark")}
-    at_its_end = {damage.file for damage in before.damages if damage.kind == "cut"}
+    inside = {damage.file for damage in before.damages if damage.kind not in ("missing", "mark", "cut")}
     for name in listing.finals:
         if str(name) in damaged:
             report.kept.append(_rewrite(disk, directory, meta, name, clock))
             report.rewritten.append(str(name))
-    if listing.active is not None and str(listing.active) in damaged - at_its_end:
+    if listing.active is not None and str(listing.active) in inside:
         report.kept.append(_rewrite(disk, directory, meta, listing.active, clock))
         report.rewritten.append(str(listing.active))
 

@@ -4,9 +4,9 @@ A *stream* is a log whose *entries* have a declared type and an *order key*. One
 appends entries; any number of *listeners*, in any process, read them: from a place, until a place, or for
 ever. HEAD is how far order keys are settled.
 
-Where to look: `store` and `stream` are the faces; `types`, `plain`, `record` and `declaration` say how Python types
-become columns; `taking` is the fast path of `publish` and `entry` that of `listen`; `evolve` says which
-changes of a type are fine; `unique` keeps ids; `listener` runs callbacks.
+Where to look: `store` and `stream` are the faces; `types`, `plain`, `record` and `declaration` say how
+Python types become columns; `taking` is the fast path of `publish` and `entry` that of `listen`; `evolve`
+says which changes of a type are fine; `unique` keeps ids; `listener` runs callbacks.
 """
 
 from headrace.stream.entry import Entry, Head

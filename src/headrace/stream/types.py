@@ -63,8 +63,11 @@ def _narrowed(annotation: Any, arrow: pa.DataType, where: str) -> FieldType:
             return _narrowed(some[0], arrow, where).optional()
     if annotation not in PLAIN:
         raise SchemaMismatch(f"{where}: an Arrow type can be chosen for plain values, not for {annotation!r}")
-    if annotation is decimal.Decimal and pa.types.isfitting_decimal(arrow):
+    if annotation is decimal.Decimal and pa.types.is_decimal(arrow):
         return FieldType(arrow, taking(decimal.Decimal, "Decimal", fitting_decimal(arrow)))
+
+    if not _kindred(PLAIN[annotation].arrow, arrow):
+        raise SchemaMismatch(f"{where}: {annotation.__name__} cannot be stored as {arrow}")
 
     def to_plain(value: Any) -> Any:
         if isinstance(value, dt.datetime):
@@ -78,6 +81,21 @@ def _narrowed(annotation: Any, arrow: pa.DataType, where: str) -> FieldType:
         return value
 
     return FieldType(arrow, to_plain, PLAIN[annotation].from_plain)
+
+
+def _kindred(usual: pa.DataType, chosen: pa.DataType) -> bool:
+    """Whether the chosen Arrow type is of the kind that the annotation is usually stored as."""
+    kinds = (
+        pa.types.is_integer,
+        pa.types.is_floating,
+        pa.types.is_temporal,
+        pa.types.is_boolean,
+        lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
+        lambda kind: (
+            pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+        ),
+    )
+    return any(kind(usual) and kind(chosen) for kind in kinds)
 
 
 # --- choices
@@ -95,10 +113,10 @@ def _choice(values: dict[Any, Any], where: str) -> FieldType:
     back = {stored: value for value, stored in values.items()}
     if _all_of(str, back):
         arrow = pa.string()
-    elif _all_of(int, back):
+    elif _all_of(int, back) and all(-(1 << 63) <= value < 1 << 63 for value in back):
         arrow = pa.int64()
     else:
-        raise SchemaMismatch(f"{where}: the choices must be all strings or all integers")
+        raise SchemaMismatch(f"{where}: the choices must be all strings or all integers of 64 bits")
 
     def to_plain(value: Any) -> Any:
         try:
