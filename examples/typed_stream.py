@@ -59,5 +59,7 @@ with hr.open("stream-data") as store:
     for entry in events.listen(start=hr.at_key(noon + timedelta(minutes=2))):
         print(" ", entry.index, entry.value)
 
-    table = pa.Table.from_batches(batch.records for batch in events.listen_batches(columns=["_type", "order"]))
+    table = pa.Table.from_batches(
+        batch.records for batch in events.listen_batches(columns=["_type", "order"])
+    )
     print(table.group_by("_type").aggregate([("order", "count")]).sort_by("_type").to_pylist())

@@ -97,7 +97,10 @@ def check_writer(path: Path, model: Model, required: dict[int, Entry], floor: in
         assert log.append(batch_of([new])) == index
         log.sync()
         again = read_all(log)
-        assert again.entries == seen.entries | {index: new}
+        assert again.entries == seen.entries | {index: new}, (
+            f"after appending {index}: {sorted(again.entries)} instead of {[*sorted(seen.entries), index]}; "
+            f"{again.damages} {log.recovery}"
+        )
     except BaseException:
         log.close()
         raise

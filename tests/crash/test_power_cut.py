@@ -10,11 +10,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.kernel.errors import NotALog, NotFound
-from headrace.log import Log
+from headrace.log import Containers, Log, Settings
 
 from .conftest import MEMORY
 from .disks import PowerCut, RecordingDisk
@@ -29,13 +30,64 @@ from .judge import (
     look,
     lost_indexes,
 )
-from .workload import SHAPES, STEPS, Model, Shape, Step, Truncate, Writer, examples
+from .workload import (
+    CAMPAIGN,
+    SHAPES,
+    STEPS,
+    Append,
+    Group,
+    Model,
+    Reopen,
+    Roll,
+    Shape,
+    Step,
+    Sync,
+    Trim,
+    Truncate,
+    Writer,
+    examples,
+)
+from .workload import Head as MoveHead
 
+SEEDS = st.integers(0, 2**32 - 1)
+MOMENTS = st.tuples(st.sampled_from([0, 1, 1, 2, 3, 5, 8]), SEEDS)
+"""During which step the power goes, counted from the last one, and at which operation of it."""
 LIVES = st.lists(
-    st.tuples(STEPS, st.integers(0, 1000), st.sampled_from(PowerCut.KINDS), st.integers(0, 2**32 - 1)),
+    st.tuples(STEPS, MOMENTS, st.sampled_from(PowerCut.KINDS), SEEDS),
     min_size=1,
     max_size=3,
 )
+SCRIPT: list[Step] = [
+    Append((10, 20)),
+    Sync(),
+    Group(((5,), (6, 7))),
+    Sync(),
+    Append((8,)),
+    Roll(),
+    Append((35_000,)),
+    MoveHead(3),
+    Sync(),
+    Append((8,)),
+    Append((9,)),
+    Group(((2000,), (2000, 7))),
+    Truncate(0.8),
+    Append((9, 9)),
+    Sync(),
+    Roll(),
+    Append((11,)),
+    Trim(0.5),
+    Append((12,)),
+    Reopen(),
+    Append((13,)),
+    Truncate(0.5),
+    Append((14,)),
+    Sync(),
+    Trim(1.0),
+    Roll(),
+    Group(((1000,), (1000,))),
+    Append((700, 700)),
+    Sync(),
+]
 
 
 class History:
@@ -48,6 +100,12 @@ class History:
     def note(self, model: Model, step: Step | None) -> None:
         self._moments.append((len(self._disk.journal), model.snapshot(), step))
 
+    def moment(self, steps_before_end: int, within: int) -> int:
+        """How many operations were done at some point of a step."""
+        last = max(len(self._moments) - 1 - steps_before_end, 1)
+        first, stop = self._moments[last - 1][0], self._moments[last][0]
+        return first + within % (stop - first + 1)
+
     def around(self, when: int) -> tuple[Model, Model, Step | None]:
         """What was promised before `when`, what would be after the step under way, and that step."""
         at = max(n for n, (length, _, _) in enumerate(self._moments) if length <= when)
@@ -55,22 +113,40 @@ class History:
         return self._moments[at][1], after[1], after[2]
 
 
-@examples(130)
+@examples(200)
 @given(SHAPES, LIVES)
 def test_a_power_cut_at_any_moment_loses_nothing_that_was_acknowledged(shape, lives):
     root = Path(tempfile.mkdtemp(prefix="headrace-power-", dir=MEMORY if Path(MEMORY).is_dir() else None))
     try:
         (root / "life").mkdir()
         model = Model()
-        for number, (steps, permille, kind, seed) in enumerate(lives):
+        for number, (steps, moment, kind, seed) in enumerate(lives):
             model.generation = (number + 1) * 1000
-            model = live(root, shape, model, steps, permille, PowerCut(kind, seed))
+            model = live(root, shape, model, steps, moment, PowerCut(kind, seed))
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def live(root: Path, shape: Shape, model: Model, steps: list[Step], permille: int, luck: PowerCut) -> Model:
-    """One life from opening to a power cut; what is promised to the next one."""
+@pytest.mark.parametrize("order_by", [None, "key"])
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+@pytest.mark.parametrize("buffers", [1, 3])
+def test_a_power_cut_after_every_single_operation_loses_nothing_acknowledged(
+    place, order_by, containers, buffers
+):
+    (place / "life").mkdir()
+    shape = Shape(Settings(containers=containers, write_buffers=buffers), order_by)
+    disk, history = lived(place, shape, Model(), SCRIPT)
+    assert len(disk.journal) > 120
+    lucks = [("nothing", 1), ("everything", 1), ("a prefix", 2), ("anything", 3)]
+    for when in range(len(disk.journal) + 1):
+        for kind, count in lucks:
+            for seed in range(count * (10 if CAMPAIGN else 1)):
+                left_after(place, disk, when, PowerCut(kind, 1000 * when + seed))
+                judge(place, place / "left" / "log", *history.around(when))
+
+
+def lived(root: Path, shape: Shape, model: Model, steps: list[Step]) -> tuple[RecordingDisk, History]:
+    """One life, recorded."""
     disk = RecordingDisk(root / "life")
     history = History(disk, model)
     writer = Writer(root / "life" / "log", shape, disk, model)
@@ -79,13 +155,26 @@ def live(root: Path, shape: Shape, model: Model, steps: list[Step], permille: in
     for step in steps:
         writer.do(step)
         history.note(writer.model, step)
-    when = len(disk.journal) * permille // 1000
-    left = root / "left"
-    shutil.rmtree(left, ignore_errors=True)
-    left.mkdir()
-    disk.after_power_cut(left, when, luck)
+    recorded = len(disk.journal)
     writer.log.close()
-    return judge(root, left / "log", *history.around(when))
+    del disk.journal[recorded:]
+    return disk, history
+
+
+def left_after(root: Path, disk: RecordingDisk, when: int, luck: PowerCut) -> None:
+    shutil.rmtree(root / "left", ignore_errors=True)
+    (root / "left").mkdir()
+    disk.after_power_cut(root / "left", when, luck)
+
+
+def live(
+    root: Path, shape: Shape, model: Model, steps: list[Step], moment: tuple[int, int], luck: PowerCut
+) -> Model:
+    """One life from opening to a power cut; what is promised to the next one."""
+    disk, history = lived(root, shape, model, steps)
+    when = history.moment(*moment)
+    left_after(root, disk, when, luck)
+    return judge(root, root / "left" / "log", *history.around(when))
 
 
 def judge(root: Path, path: Path, before: Model, after: Model, step: Step | None) -> Model:

@@ -4,8 +4,8 @@ How a page is run, from top to bottom, in one empty directory:
 
     ```python     is executed; all blocks of a page share one namespace
     ```text       right behind a python block: what that block prints, to the letter
-    ```console    lines that begin with `$ ` and call headrace are run by a shell; the lines below each are what
-                  it prints, where `…` stands for anything; `# exit 3` at the end of a line is its exit code
+    ```console    lines that begin with `$ ` are run by a shell; the lines below each are what it prints, where
+                  `…` stands for anything; `# exit 3` at the end of a line is its exit code
     ```sh         lines that begin with `headrace ` are run in the same way, whatever they print
 
 Everything else is for reading.
@@ -69,7 +69,7 @@ def blocks_of(page: Path) -> Iterator[Block]:
 
 
 def commands_of(block: Block) -> Iterator[Command]:
-    """The commands of a console or sh block that call headrace."""
+    """The commands of a console or sh block."""
     if block.language == "sh":
         for line in block.text.splitlines():
             if line.startswith("headrace "):
@@ -80,7 +80,7 @@ def commands_of(block: Block) -> Iterator[Command]:
         if not text.startswith("$ "):
             output.append(text)
             continue
-        if re.search(r"\bheadrace (log|--)", line):
+        if line:
             code = _EXIT.search(line)
             yield Command(_EXIT.sub("", line), "\n".join(output), int(code[1]) if code else 0)
         line, output = text[2:], []

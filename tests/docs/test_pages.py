@@ -15,6 +15,7 @@ import typer
 import headrace
 from headrace.cli.app import app
 from headrace.kernel.errors import HeadraceError
+
 from .pages import ROOT, all_pages, blocks_of
 
 LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")

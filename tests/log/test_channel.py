@@ -109,6 +109,13 @@ def test_segments_that_all_named_consumers_have_acknowledged_are_removed(tmp_pat
         assert take(slow, 99) == [b"%d" % number for number in range(9, 20)]
 
 
+def test_by_default_a_channel_removes_what_is_consumed(tmp_path: Path) -> None:
+    with headrace.channel(tmp_path / "box", "us") as box:
+        box.put(b"x")
+        with Log.open(tmp_path / "box", read_only=True) as log:
+            assert log.settings.retention == Retention(consumed=True)
+
+
 def test_without_a_consumer_nothing_is_removed(tmp_path: Path) -> None:
     with headrace.channel(tmp_path / "box", "us", settings=SMALL) as box:
         for number in range(10):

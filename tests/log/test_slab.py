@@ -151,6 +151,11 @@ def test_a_new_slab_begins_after_the_write_that_passes_the_size(tmp_path: Path) 
     ]
 
 
+def test_a_slab_that_is_exactly_full_is_full(tmp_path: Path) -> None:
+    write_slabs(tmp_path / "topic", [b"x" * 92] * 4, slab_bytes=200)
+    assert slab_names(tmp_path / "topic") == [f"{0:020d}.slab", f"{200:020d}.slab"]
+
+
 def test_a_classic_topic_becomes_a_queue_and_a_queue_a_classic_topic(tmp_path: Path) -> None:
     records = [b"%d" % number * number for number in range(50)]
     write_slabs(tmp_path / "old", records, slab_bytes=500, length="n")

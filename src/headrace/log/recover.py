@@ -79,7 +79,8 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch:
         active, meta, state = _recover_active(disk, directory, listing, meta, clock, findings)
     else:
         state = state_after(disk, directory, listing.finals, meta)
-        if known := _newest_epoch(disk, directory, listing):
+        known = _newest_epoch(disk, directory, listing)
+        if known or new_epoch:
             state.epoch = max(state.epoch, known) + (FENCE if new_epoch else 1)
         active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
     state.base_index = max(state.base_index, extent.base_index)
