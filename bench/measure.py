@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 ROOT = Path(__file__).resolve().parent.parent
-RATES = ("GB/s", "records/s", "commits/s", "commits/sync")
+RATES = ("GB/s", "records/s", "entries/s", "M rows/s", "commits/s", "commits/sync")
 
 
 @dataclass(frozen=True, slots=True)

@@ -535,6 +535,41 @@ def test_entries_appended_after_a_tail_torn_in_two_frames_can_be_read(place, con
     assert seen.entries == as_dict(made, new)
 
 
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+@pytest.mark.parametrize("durable", [False, True])
+def test_entries_appended_after_a_frame_torn_right_before_a_footer_can_be_read(place, containers, durable):
+    disk = FailingDisk(kinds=("sync",))
+    log = Log.open(place / "log", SCHEMA, Settings(containers=containers), disk=disk)
+    made = append(log, 3)
+    log.sync()
+    mark = (place / "log" / "mark").read_bytes()
+    append(log, 3)
+    if durable:
+        log.sync()
+        mark = (place / "log" / "mark").read_bytes()
+    offset = frame_offsets(log, segment(place / "log", ".active"))[-1][0]
+    disk.fail_at = disk.count + 1  # the first sync is that of the next segment
+    with pytest.raises(Broken):
+        log.roll()  # the footer is written, the power goes before it is synced
+    log.close()
+    file = segment(place / "log", ".active")
+    raw = bytearray(file.read_bytes())
+    raw[offset : offset + 512] = bytes(512)  # this sector never made it, the footer behind it did
+    file.write_bytes(raw)
+    (place / "log" / "mark").write_bytes(mark)
+    with Log.open(place / "log") as again:
+        if durable:
+            assert again.next_index == 6
+            assert lost_indexes(again.recovery.damages, 6) == {3, 4, 5}
+        new = append(again, 2, 7)
+        again.sync()
+        assert read_all(again).entries == as_dict(made, new)
+    seen, _ = look(place / "log")
+    assert seen.entries == as_dict(made, new)
+    with Log.open(place / "log") as again:
+        assert read_all(again).entries == as_dict(made, new)
+
+
 def test_a_reader_with_a_stale_mark_does_not_call_trimmed_entries_missing(place):
     with Log.open(place / "log", SCHEMA) as log:
         append(log, 3)

@@ -179,7 +179,7 @@ def live(
 
 def judge(root: Path, path: Path, before: Model, after: Model, step: Step | None) -> Model:
     """Check what a power cut left during `step`, and hand on the life of it."""
-    required = {i: entry for i, entry in before.required.items() if after.entries.get(i) == entry}
+    required = {i: e for i, e in before.required.items() if i >= after.base and after.entries.get(i) == e}
     try:
         seen, report = look(path)
     except (NotFound, NotALog):  # the power went while the log was being created

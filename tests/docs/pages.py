@@ -4,8 +4,8 @@ How a page is run, from top to bottom, in one empty directory:
 
     ```python     is executed; all blocks of a page share one namespace
     ```text       right behind a python block: what that block prints, to the letter
-    ```console    lines that begin with `$ ` are run by a shell; the lines below each are what it prints, where
-                  `…` stands for anything; `# exit 3` at the end of a line is its exit code
+    ```console    lines that begin with `$ ` are run by a shell; the lines below each are what it prints,
+                  where `…` stands for anything; `# exit 3` at the end of a line is its exit code
     ```sh         lines that begin with `headrace ` are run in the same way, whatever they print
 
 Everything else is for reading.

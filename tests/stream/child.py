@@ -5,6 +5,7 @@ Each says "ready" when it is, and ends by itself or when its input is closed.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import headrace as hr
@@ -122,6 +123,49 @@ def create(path: str, count: str) -> None:
                 assert error.code == "stream_exists", error
             store.stream(f"t{n}", Number).close()
     say(*won)
+
+
+def nursery() -> None:
+    """Fork a process for each line of input, which says what it does; say "gone" when it has ended.
+
+    Starting Python anew for each of many kills would take longer than the kills.
+    """
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            function, *arguments = line.split()
+            globals()[function](*arguments)
+            os._exit(0)
+        say("pid", pid)
+        os.waitpid(pid, 0)
+        say("gone")
+
+
+def many_ids(path: str, name: str, count: str) -> None:
+    """Publish many ids, open them again, and say: MB grown by, MB resident at most, ids refused."""
+    import resource
+
+    import pyarrow as pa
+
+    from headrace.stream import DuplicateId
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    step, total, refused = 50_000, int(count), 0
+    with hr.open(path) as store:
+        stream = store.stream(name, Named, unique_by="id")
+        for half in range(2):  # the second publisher opens an index of half of them
+            with stream.publisher() as publisher:
+                for base in range(half * total // 2, (half + 1) * total // 2, step):
+                    ids = [f"{n * 7919 % total:012d}" for n in range(base, base + step)]
+                    publisher.publish_batch(pa.table({"id": ids, "n": range(step)}))
+                for n in range(0, (half + 1) * total // 2, max(1, total // 2000)):
+                    try:
+                        publisher.publish(Named(f"{n * 7919 % total:012d}", 0))
+                    except DuplicateId:
+                        refused += half == 1
+        assert stream.next_index == total
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    say(most - before, most, refused // 2)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -115,6 +116,32 @@ def child(*arguments: object) -> subprocess.Popen[str]:
         text=True,
         cwd=root,
     )
+
+
+class Nursery:
+    """Processes that are killed: `lives` starts one and lets it say so many lines; all that it said."""
+
+    def __init__(self) -> None:
+        self._process = child("nursery")
+
+    def lives(self, lines: int, *arguments: object) -> list[list[str]]:
+        assert self._process.stdin is not None
+        print(*arguments, file=self._process.stdin, flush=True)
+        said: list[list[str]] = []
+        pid = 0
+        while (line := line_of(self._process)) != "gone":
+            words = line.split()
+            if words[:1] == ["pid"]:
+                pid = int(words[1])
+            else:
+                said.append(words)
+            if pid and len(said) >= lines:
+                os.kill(pid, signal.SIGKILL)
+                pid = 0
+        return said
+
+    def close(self) -> None:
+        end(self._process)
 
 
 def line_of(process: subprocess.Popen[str]) -> str:

@@ -75,6 +75,17 @@ def test_a_listener_under_way_is_not_disturbed_by_growth(store: hr.Store) -> Non
     assert following.result() == [Shape(1), Shape(2, "b"), Shape(3)]
 
 
+def test_a_program_that_was_there_before_the_stream_grew_sees_new_fields_too(store: hr.Store) -> None:
+    """Two programs of the new type; the one that listens opened the stream while it was still the old one."""
+    publish_all(store.stream("s", Shape), [Shape(1, "a")])
+    listens = store.stream("s", Wider)
+    following = in_thread(lambda: [entry.value for entry in listens.listen(count=2, follow=True)])
+    publish_all(store.stream("s", Wider), [Wider(2, "b", 0.5)])
+    expected = [Wider(1, "a", None), Wider(2, "b", 0.5)]
+    assert values(listens) == expected
+    assert following.result() == expected
+
+
 def test_a_required_field_may_become_optional(store: hr.Store) -> None:
     publish_all(store.stream("s", Narrower), [Narrower(1)])
     Loose = make_dataclass("Shape", [("n", int | None)])

@@ -44,6 +44,7 @@ from headrace.log.mark import Extent
 from headrace.log.meta import Meta
 from headrace.log.open import Wanted, check_schema, open_appender, open_meta
 from headrace.log.seek import index_of_key
+from headrace.log.segment_name import Listing
 from headrace.log.segment_reader import Batch, Head
 from headrace.log.settings import Settings
 from headrace.log.split import split
@@ -295,7 +296,9 @@ class Log:
 
     @property
     def first_index(self) -> int:
-        return self.info().first_index
+        self._check_open()
+        segments = Listing.of(self._disk.names(self.path)).segments
+        return max(self._extent().base_index, segments[0].first_index if segments else 0)
 
     @property
     def next_index(self) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _FINAL = re.compile(r"([0-9]{20})-([0-9]{20})\.k([0-9a-f]{16})-([0-9a-f]{16})\.seg\Z")
 _ACTIVE = re.compile(r"([0-9]{20})\.([0-9]{10})\.active\Z")
@@ -55,8 +56,12 @@ class FreeName:
 SegmentName = FinalName | ActiveName
 
 
+@lru_cache(maxsize=1 << 16)
 def parse_name(text: str) -> FinalName | ActiveName | FreeName | None:
-    """What a file name says, or None for a file that is not a segment of ours."""
+    """What a file name says, or None for a file that is not a segment of ours.
+
+    Remembered: a directory of thousands of segments is listed again and again.
+    """
     if match := _FINAL.match(text):
         return FinalName(int(match[1]), int(match[2]), int(match[3], 16), int(match[4], 16))
     if match := _ACTIVE.match(text):
@@ -86,12 +91,15 @@ class Listing:
 
     @classmethod
     def of(cls, names: list[str]) -> Listing:
+        """The listing of a directory's names, which are sorted: finalized segments are in order then."""
         parsed = [parsed for name in names if (parsed := parse_name(name)) is not None]
         actives = sorted(name for name in parsed if isinstance(name, ActiveName))
         active = actives[-1] if actives else None
         finals: list[FinalName] = []
         obsolete: list[SegmentName] = list(actives[:-1])
-        for name in sorted(name for name in parsed if isinstance(name, FinalName)):
+        for name in parsed:
+            if not isinstance(name, FinalName):
+                continue
             if active is not None and name.first_index >= active.first_index:
                 obsolete.append(name)
             else:
