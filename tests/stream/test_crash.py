@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.log import DamagedEntries, Finalize, Log
+from headrace.log import DamagedEntries, Finalize
 from headrace.log.damage import Damage
 
 from .samples import Nursery, Order, in_thread, order, publish_all, values
@@ -127,10 +127,8 @@ def test_a_listener_is_told_of_damage_by_its_error_or_reads_on(store: hr.Store) 
 
 def test_publishing_goes_on_after_a_torn_tail_was_cut(store: hr.Store) -> None:
     stream = filled(store, "none")
-    (active,) = (store.path / "streams" / "s").glob("*.active")
     publish_all(stream, [dataclasses.replace(order(200), user="x" * 500)])
-    with Log.open(store.path / "streams" / "s", read_only=True) as log:
-        assert log.next_index == 201
+    (active,) = (store.path / "streams" / "s").glob("*.active")
     mark = store.path / "streams" / "s" / "mark"
     active.write_bytes(active.read_bytes()[:-100])
     mark.unlink(missing_ok=True)  # as after a power cut, which took both
