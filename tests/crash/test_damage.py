@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.kernel.errors import Damaged, HeadraceError
-from headrace.log import Log, repair
+from headrace.log import Log, Settings, repair
+from headrace.log.frame import decode_header
 from headrace.log.segment_name import parse_name
 
 from .conftest import MEMORY
@@ -26,7 +27,22 @@ from .judge import (
     copied,
     look,
 )
-from .workload import SHAPES, STEPS, Append, Model, Shape, Step, Sync, Writer, examples
+from .workload import (
+    CAMPAIGN,
+    SHAPES,
+    STEPS,
+    Append,
+    Group,
+    Model,
+    Roll,
+    Shape,
+    Step,
+    Sync,
+    Trim,
+    Writer,
+    examples,
+)
+from .workload import Head as MoveHead
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -94,6 +110,60 @@ def test_a_flipped_bit_anywhere_is_found_and_costs_no_more_than_its_own_frame(
         files = [f for f in files_of(path) if f.name != "meta.json" and f.stat().st_size]
         flip(files[which % len(files)], where, bit)
         check_all(path, root, model)
+
+
+def small_log(path: Path, compression: str) -> tuple[Model, dict[Path, list[int]]]:
+    """A log with every kind of frame, batches of two entries; for each segment where its frames begin."""
+    writer = Writer(path, Shape(Settings(compression=compression), "key"))
+    steps: list[Step] = [Append((5, 9)), Group(((3, 3), (4, 4))), MoveHead(2), Append((60, 60)), Roll()]
+    steps += [Append((5, 9)), Trim(0.3), Group(((3, 3), (40, 4))), MoveHead(2), Append((1, 1)), Sync()]
+    for step in steps:
+        writer.do(step)
+    frames: dict[Path, list[int]] = {}
+    for file in sorted(path.iterdir()):
+        if file.suffix in (".seg", ".active"):
+            raw, at, frames[file] = file.read_bytes(), 0, []
+            while (header := decode_header(raw[at : at + 64], writer.log.meta.salt)) is not None:
+                frames[file].append(at)
+                at += header.frame_bytes
+            assert at == len(raw)
+    writer.log.close()
+    return writer.model, frames
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_flipped_bit_in_any_byte_is_found_by_verify_and_costs_the_entries_of_one_frame(place, compression):
+    model, frames = small_log(place / "log", compression)
+    for file, offsets in frames.items():
+        whole = file.read_bytes()
+        in_headers = {offset + at for offset in offsets for at in range(64)}
+        for at in sorted(in_headers | set(range(0, len(whole), 1 if CAMPAIGN else 9))):
+            raw = bytearray(whole)
+            raw[at] ^= 1 << (at + at // 8) % 8
+            file.write_bytes(raw)
+            seen, report = look(place / "log")
+            where = f"bit flipped at {at} of {file.name}"
+            assert not report.ok, f"{where}: not found"
+            check_only_appended(seen, model)
+            check_losses_told(seen, seen.damages, model.required, f"{where}: the reader")
+            check_losses_told(seen, report.damages, model.required, f"{where}: verify")
+            lost = sorted(set(model.required) - set(seen.entries))
+            assert len(lost) <= 2, f"{where}: lost {lost}"
+        file.write_bytes(whole)
+    assert look(place / "log")[1].ok
+
+
+def test_a_cut_at_or_beside_any_frame_is_found_and_costs_only_what_is_behind_it(place):
+    model, frames = small_log(place / "log", "none")
+    for file, offsets in frames.items():
+        whole = file.read_bytes()
+        for size in sorted({max(offset + by, 0) for offset in offsets for by in (-1, 0, 1, 63, 64, 65)}):
+            if size >= len(whole):
+                continue
+            file.write_bytes(whole[:size])
+            check_all(place / "log", place, model)
+            assert not look(place / "log")[1].ok
+        file.write_bytes(whole)
 
 
 @examples(40)

@@ -238,6 +238,32 @@ def test_a_durable_group_whose_commit_is_cut_off_is_reported_by_verify_and_reade
     assert lost_indexes(report.damages, 6) == {2, 3, 4, 5}
 
 
+@pytest.mark.parametrize("rolled", [False, True])
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+@pytest.mark.parametrize("member", [0, 1, 2])
+def test_a_damaged_header_inside_a_group_costs_only_its_own_batch(place, rolled, containers, member):
+    with Log.open(place / "log", SCHEMA, Settings(containers=containers)) as log:
+        made = append(log, 2)
+        group = [entries(2, 2), entries(4, 2), entries(6, 2)]
+        log.append_group([batch_of(part) for part in group], writer="w", sequence=1)
+        made += append(log, 2)
+        log.sync()
+        offset = frame_offsets(log, segment(place / "log", ".active"))[2 + member][0]
+        if rolled:
+            log.roll()
+    file = segment(place / "log", ".seg" if rolled else ".active")
+    raw = bytearray(file.read_bytes())
+    raw[offset + 20] ^= 1
+    file.write_bytes(raw)
+    lost = {entry.index for entry in group[member]}
+    seen, report = look(place / "log")
+    assert lost_indexes(report.damages, 10) == lost
+    assert lost_indexes(seen.damages, 10) == lost
+    assert set(seen.entries) == set(range(10)) - lost
+    with Log.open(place / "log") as log:
+        assert set(read_all(log).entries) == set(range(10)) - lost
+
+
 def test_repair_of_an_active_segment_cut_at_a_frames_edge_leaves_nothing_to_report(place):
     with Log.open(place / "log", SCHEMA) as log:
         made = append(log, 3)
@@ -568,6 +594,51 @@ def test_entries_appended_after_a_frame_torn_right_before_a_footer_can_be_read(p
     assert seen.entries == as_dict(made, new)
     with Log.open(place / "log") as again:
         assert read_all(again).entries == as_dict(made, new)
+
+
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+def test_an_old_mark_is_not_believed_while_there_is_no_active_segment(place, containers):
+    with Log.open(place / "log", SCHEMA, Settings(containers=containers)) as log:
+        made = append(log, 3)
+        append(log, 3)
+        log.sync()
+        stale = (place / "log" / "mark").read_bytes()
+        log.truncate(3)
+        made += append(log, 1, 2)
+        log.roll()
+    segment(place / "log", ".active").unlink()  # as between the two renames of a roll
+    (place / "log" / "mark").write_bytes(stale)
+    seen, report = look(place / "log")
+    assert seen.entries == as_dict(made)
+    assert not seen.damages
+    assert report.ok
+    with Log.open(place / "log") as log:
+        assert log.recovery.clean
+        assert log.next_index == 4
+
+
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+def test_a_trim_known_from_the_mark_only_is_written_down_before_segments_are_removed(place, containers):
+    with Log.open(place / "log", SCHEMA, Settings(containers=containers)) as log:
+        append(log, 3)
+        log.roll()
+        made = append(log, 3)
+        log.sync()
+        file = segment(place / "log", ".active")
+        whole, kept = file.read_bytes(), copied(place / "log", place / "left")
+        log.trim(3)
+        mark = (place / "log" / "mark").read_bytes()
+    (kept / file.name).write_bytes(whole)  # the frame that trims was not synced yet, the mark came through
+    (kept / "mark").write_bytes(mark)
+    for _ in range(2):
+        with Log.open(kept) as log:
+            assert log.recovery.clean, log.recovery
+            assert as_dict(made).items() <= read_all(log).entries.items()
+            assert log.verify().ok
+    (kept / "mark").unlink()
+    seen, report = look(kept)
+    assert as_dict(made).items() <= seen.entries.items()
+    assert report.ok
 
 
 def test_a_reader_with_a_stale_mark_does_not_call_trimmed_entries_missing(place):

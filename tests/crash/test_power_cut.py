@@ -127,11 +127,20 @@ def test_a_power_cut_at_any_moment_loses_nothing_that_was_acknowledged(shape, li
         shutil.rmtree(root, ignore_errors=True)
 
 
-@pytest.mark.parametrize("order_by", [None, "key"])
-@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
-@pytest.mark.parametrize("buffers", [1, 3])
+RING = Containers(bytes=512 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("containers", "buffers", "order_by"),
+    [
+        pytest.param(None, 1, None, id="files"),
+        pytest.param(None, 3, "key", id="files, write buffers, order key"),
+        pytest.param(RING, 1, "key", id="containers, order key"),
+        pytest.param(RING, 3, None, id="containers, write buffers"),
+    ],
+)
 def test_a_power_cut_after_every_single_operation_loses_nothing_acknowledged(
-    place, order_by, containers, buffers
+    place, containers, buffers, order_by
 ):
     (place / "life").mkdir()
     shape = Shape(Settings(containers=containers, write_buffers=buffers), order_by)

@@ -61,9 +61,16 @@ class Everything:
     cents: Annotated[decimal.Decimal, pa.decimal128(5, 2)] = decimal.Decimal(1)
 
 
+class Odd:
+    """Something that fits no field."""
+
+    def __repr__(self) -> str:
+        return "odd"
+
+
 WRONG: list[tuple[str, Any]] = [
     *[(field.name, None) for field in dataclasses.fields(Everything) if field.name != "maybe"],
-    *[(field.name, object()) for field in dataclasses.fields(Everything)],
+    *[(field.name, Odd()) for field in dataclasses.fields(Everything)],
     ("whole", "1"),
     ("whole", 1.0),
     ("whole", 1 << 63),

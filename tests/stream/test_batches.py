@@ -1,4 +1,4 @@
-"""Whole tables: from anything that speaks Arrow, all or none, and never what listening could not give back."""
+"""Whole tables: from all that speaks Arrow, all or none, and never what listening could not give back."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "a row with an unknown key": ("other", [*TABLE.to_pylist(), {"n": 1, "text": "a", "other": 1}]),
     "a row with a missing key": ("text", [*TABLE.to_pylist(), {"n": 1}]),
     "a row with a wrong value": ("n", [*TABLE.to_pylist(), {**TABLE.to_pylist()[0], "n": "x"}]),
-    "not a table": ("", 5),
-    "an object": ("", ITEMS[0]),
+    "not a table": ("int", 5),
+    "an object": ("Item", ITEMS[0]),
 }
 
 
@@ -151,7 +151,9 @@ def test_rows_that_say_more_than_the_first_one_lose_nothing(store: hr.Store) -> 
     assert published(store, rows, schema) == [{"a": 1, "b": None}, {"a": 2, "b": "x"}, {"a": 3, "b": "y"}]
 
 
-@pytest.mark.parametrize("empty", [[], TABLE.slice(0, 0), TABLE.schema.empty_table()], ids=["rows", "slice", "table"])
+@pytest.mark.parametrize(
+    "empty", [[], TABLE.slice(0, 0), TABLE.schema.empty_table()], ids=["rows", "slice", "table"]
+)
 def test_nothing_can_be_published(store: hr.Store, empty: Any) -> None:
     stream = store.stream("s", Item)
     with stream.publisher() as publisher:

@@ -115,7 +115,10 @@ Base = make_dataclass("Base", [("n", int), ("text", str), ("maybe", int | None),
         ([("n", int), ("text", bytes)], ["'text'", "string", "binary"]),
         ([("text", str)], ["'n'", "int64"]),
         ([("n", int), ("text", str), ("many", list[str])], ["'many'", "int64", "string"]),
-        ([("n", int), ("text", str), ("many", set[int]), ("maybe", str | None)], ["'maybe'", "int64", "string"]),
+        (
+            [("n", int), ("text", str), ("many", set[int]), ("maybe", str | None)],
+            ["'maybe'", "int64", "string"],
+        ),
         ([("n", int), ("text", str), ("many", list[int]), ("maybe", int)], ["'maybe'", "None"]),
         ([("n", int), ("text", str), ("many", list[int]), ("new", int)], ["'new'", "int64", "optional"]),
         ([("n", int), ("text", str), ("many", list[int | None])], ["'many'"]),
@@ -210,7 +213,9 @@ def test_a_listener_that_meets_an_unknown_variant_ends_with_it_or_skips_it(store
     for mode, expected in (("error", [0, 1]), ("skip", [0, 1, 3]), ("raw", [0, 1, 2, 3, 4])):
         calls: list[int] = []
         listener = old.listener(
-            lambda entry, calls=calls: calls.append(entry.index), until=5, on_unknown=mode  # type: ignore[arg-type]
+            lambda entry, calls=calls: calls.append(entry.index),
+            until=5,
+            on_unknown=mode,  # type: ignore[arg-type]
         )
         assert listener.join(60)
         assert calls == expected
@@ -233,7 +238,9 @@ def test_an_old_entry_without_a_field_that_its_variant_now_requires_is_not_made_
         assert values(store.stream("s", A2 | B)) != [A2(1, None)]
 
 
-@pytest.mark.parametrize("kind", [A, A | dataclasses.make_dataclass("B", [("n", int), ("b", int)])], ids=["one", "type"])
+@pytest.mark.parametrize(
+    "kind", [A, A | dataclasses.make_dataclass("B", [("n", int), ("b", int)])], ids=["one", "type"]
+)
 def test_a_union_may_not_lose_its_tag_nor_change_a_field(store: hr.Store, kind: Any) -> None:
     grown(store)
     with pytest.raises(SchemaMismatch):

@@ -19,9 +19,7 @@ from headrace.stream import Listener
 
 from .samples import PATIENCE_S, Number, child, end, in_thread, line_of, publish_all, temporary_store, until
 
-PLACES = st.one_of(
-    st.integers(0, 14), st.integers(-1, 14).map(hr.at_key), st.just(hr.START), st.just(hr.END)
-)
+PLACES = st.one_of(st.integers(0, 14), st.integers(-1, 14).map(hr.at_key), st.just(hr.START), st.just(hr.END))
 
 
 def model_index(place: Any, keys: list[int]) -> int:
@@ -36,7 +34,9 @@ def model_index(place: Any, keys: list[int]) -> int:
 @given(
     st.lists(st.lists(st.integers(0, 3), max_size=4), max_size=4),
     st.lists(
-        st.tuples(PLACES, st.none() | PLACES.filter(lambda place: place != hr.START), st.none() | st.integers(0, 9)),
+        st.tuples(
+            PLACES, st.none() | PLACES.filter(lambda place: place != hr.START), st.none() | st.integers(0, 9)
+        ),
         min_size=1,
         max_size=12,
     ),

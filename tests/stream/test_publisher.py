@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from crash.disks import FailingDisk
 from headrace.kernel.errors import DiskFull, Fenced, KeyOrder
 from headrace.log import Finalize
 from headrace.stream import PublisherTaken
 
-from crash.disks import FailingDisk
 from .samples import Named, Number, child, end, in_thread, line_of, publish_all, until, values
 
 
@@ -103,9 +103,7 @@ def test_an_entry_is_seen_and_made_durable_without_a_flush(store: hr.Store, dura
 
 @pytest.mark.parametrize("durability", ["fsync", "interval", "os"])
 @pytest.mark.parametrize("unique_by", [None, "id"])
-def test_closing_flushes_and_leaves_no_thread(
-    place: Path, durability: Any, unique_by: str | None
-) -> None:
+def test_closing_flushes_and_leaves_no_thread(place: Path, durability: Any, unique_by: str | None) -> None:
     before = threads()
     settings = hr.Settings(durability=durability)
     with hr.open(place / "data") as store:
@@ -127,7 +125,10 @@ def test_closing_flushes_and_leaves_no_thread(
     last.close()  # the store has closed it
     until(lambda: threads() <= before, "the end of all threads")
     with hr.open(place / "data") as store:
-        assert [value.n for value in values(store.stream("s", Named, unique_by=unique_by))] == [*range(500), 501]
+        assert [value.n for value in values(store.stream("s", Named, unique_by=unique_by))] == [
+            *range(500),
+            501,
+        ]
 
 
 def test_a_store_closed_inside_a_publishers_block_has_flushed_it(place: Path) -> None:
@@ -184,7 +185,9 @@ def test_indexes_are_right_while_the_background_writes(store: hr.Store) -> None:
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[FailingDisk]:
     """The disk of every log that is opened from here on."""
-    disk = FailingDisk(None, errno.ENOSPC, kinds=("write",), lasting=True, only=lambda name: ".active" in name)
+    disk = FailingDisk(
+        None, errno.ENOSPC, kinds=("write",), lasting=True, only=lambda name: ".active" in name
+    )
     monkeypatch.setattr("headrace.log.log.Disk", lambda: disk)
     yield disk
     disk.heal()
@@ -241,7 +244,9 @@ def test_the_entry_whose_publishing_failed_is_not_there_and_can_be_published_aga
         failing.heal()
         with pytest.raises(KeyOrder):
             publisher.publish(Named("back", 10 * (refused - 1) - 1))
-        assert publisher.publish(Named(f"{refused}{text}", 10 * refused - 1)) == refused  # its key is free too
+        assert (
+            publisher.publish(Named(f"{refused}{text}", 10 * refused - 1)) == refused
+        )  # its key is free too
         until(lambda: _quiet(publisher), "a flush")
     assert [value.n for value in values(stream)] == [*(10 * n for n in sent), 10 * refused - 1]
 

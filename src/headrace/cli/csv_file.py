@@ -1,7 +1,8 @@
 """CSV: rows of text as columns of a stream's types.
 
 An empty cell is null, and "" is the empty string; where a string may not be null, both are empty. Bytes,
-durations and nested values are in the form they have in JSON lines. Rows are counted after the header.
+times of day, durations and nested values are in the form they have in JSON lines. Rows are counted after
+the header.
 """
 
 from __future__ import annotations
@@ -141,7 +142,6 @@ def is_text_for_arrow(kind: pa.DataType) -> bool:
         or types.is_decimal(kind)
         or types.is_timestamp(kind)
         or types.is_date(kind)
-        or types.is_time(kind)
     )
 
 

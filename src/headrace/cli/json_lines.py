@@ -25,6 +25,8 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
+from headrace.cli.json_rows import textual
+from headrace.cli.misfit import first_failing
 from headrace.kernel.errors import SchemaMismatch
 
 _ROWS_PER_BATCH = 1 << 16
@@ -107,19 +109,34 @@ def read_column(values: Sequence[Any], field: pa.Field, numbers: Sequence[int], 
 
 
 def _column(values: list[Any], field: pa.Field, numbers: Sequence[int], unit: str) -> pa.Array:
+    """Values as the readers give them as a column: text is read by Arrow, all of it at once."""
+    text = textual(field.type, to_read=True)
     try:
-        return pa.array(values, field.type)
+        column = pa.array(values, text)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         for number, value in zip(numbers, values, strict=True):
             try:
-                pa.array([value], field.type)
+                pa.array([value], text)
             except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
                 raise SchemaMismatch(f"{unit} {number}, field {field.name!r}: {error}") from error
         raise
+    if text == field.type:
+        return column
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        row = first_failing(column, field.type)
+        where, reason = field.name, str(error)
+        try:
+            _field_reader(field, exact=True)(values[row])
+        except _Wrong as wrong:
+            where, reason = field.name + wrong.inner, str(wrong)
+        raise SchemaMismatch(f"{unit} {numbers[row]}, field {where!r}: {reason}") from error
 
 
-def _field_reader(field: pa.Field) -> _Read:
-    read, nullable, kind = _reader(field.type), field.nullable, field.type
+def _field_reader(field: pa.Field, exact: bool = False) -> _Read:
+    """What reads a field's values. Unless `exact`, text of times and decimals is only known to be text."""
+    read, nullable, kind = _reader(field.type, exact), field.nullable, field.type
 
     def read_field(value: Any) -> Any:
         if value is not None:
@@ -131,8 +148,8 @@ def _field_reader(field: pa.Field) -> _Read:
     return read_field
 
 
-def _reader(kind: pa.DataType) -> _Read:
-    """What turns a JSON value that is not null into one that Arrow takes for `kind`."""
+def _reader(kind: pa.DataType, exact: bool) -> _Read:
+    """What turns a JSON value that is not null into one that Arrow takes for `kind`, or its text."""
     types = pa.types
     if types.is_boolean(kind):
         return lambda value: value if isinstance(value, bool) else _refuse(value, "true or false")
@@ -145,18 +162,17 @@ def _reader(kind: pa.DataType) -> _Read:
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return _read_bytes
     if types.is_timestamp(kind) or types.is_date(kind) or types.is_decimal(kind):
-        return _text_reader(kind)
+        return _text_reader(kind, exact)
     if types.is_time(kind):
         return _read_time
     if types.is_duration(kind):
-        whole = _integer_reader(pa.int64())
-        return lambda value: pa.scalar(whole(value), pa.int64()).cast(kind)
+        return _integer_reader(pa.int64())
     if types.is_struct(kind):
-        return _struct_reader(kind)
+        return _struct_reader(kind, exact)
     if types.is_map(kind):
-        return _map_reader(kind)
+        return _map_reader(kind, exact)
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return _list_reader(kind)
+        return _list_reader(kind, exact)
     return lambda value: value  # rarer types: Arrow says whether it takes the value
 
 
@@ -197,8 +213,8 @@ def _read_bytes(value: Any) -> bytes:
     return _refuse(value, 'a string or {"base64": "…"}')
 
 
-def _text_reader(kind: pa.DataType) -> _Read:
-    """Arrow reads the text itself, exactly and to the last digit."""
+def _text_reader(kind: pa.DataType, exact: bool) -> _Read:
+    """Arrow reads the text itself, exactly and to the last digit: a column at a time (see `_column`)."""
     wanted, example = "a decimal number in a string", ""
     if not pa.types.is_decimal(kind):
         sample = (
@@ -208,15 +224,16 @@ def _text_reader(kind: pa.DataType) -> _Read:
         wanted = "a time in ISO 8601" if pa.types.is_timestamp(kind) else "a date in ISO 8601"
         example = f", such as {(text if pa.types.is_timestamp(kind) else text[:10])!r}"
 
-    def read(value: Any) -> pa.Scalar:
-        if pa.types.is_decimal(kind) and type(value) is int:
+    whole_too = pa.types.is_decimal(kind)
+
+    def read(value: Any) -> str:
+        if whole_too and type(value) is int:
             value = str(value)
         if not isinstance(value, str):
             _refuse(value, wanted + example)
-        try:
-            return pa.scalar(value).cast(kind)
-        except pa.ArrowException:
-            raise _Wrong(f"{_shortened(value)!r} is not {wanted} that fits {kind}{example}") from None
+        if exact and first_failing(pa.array([value]), kind) == 0:
+            raise _Wrong(f"{_shortened(value)!r} is not {wanted} that fits {kind}{example}")
+        return value
 
     return read
 
@@ -228,8 +245,8 @@ def _read_time(value: Any) -> time:
         _refuse(value, "a time of day, such as '12:30:00'")
 
 
-def _list_reader(kind: pa.DataType) -> _Read:
-    read = _field_reader(kind.value_field)
+def _list_reader(kind: pa.DataType, exact: bool) -> _Read:
+    read = _field_reader(kind.value_field, exact)
 
     def read_list(value: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -239,8 +256,8 @@ def _list_reader(kind: pa.DataType) -> _Read:
     return read_list
 
 
-def _struct_reader(kind: pa.DataType) -> _Read:
-    readers = {field.name: _field_reader(field) for field in kind}
+def _struct_reader(kind: pa.DataType, exact: bool) -> _Read:
+    readers = {field.name: _field_reader(field, exact) for field in kind}
 
     def read_struct(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -253,8 +270,8 @@ def _struct_reader(kind: pa.DataType) -> _Read:
     return read_struct
 
 
-def _map_reader(kind: pa.DataType) -> _Read:
-    read_key, read_item = _field_reader(kind.key_field), _field_reader(kind.item_field)
+def _map_reader(kind: pa.DataType, exact: bool) -> _Read:
+    read_key, read_item = _field_reader(kind.key_field, exact), _field_reader(kind.item_field, exact)
 
     def read_map(value: Any) -> list[tuple[Any, Any]]:
         pairs = list(value.items()) if isinstance(value, dict) else value

@@ -29,9 +29,9 @@ def rows_of(records: pa.RecordBatch, *, sparse: bool = False) -> list[dict[str, 
 
 def column_values(column: pa.Array) -> list[Any]:
     """The values of a column, as JSON can hold them."""
-    textual = _textual(column.type)
+    text = textual(column.type)
     show = _shower(column.type)
-    values: list[Any] = (column if textual == column.type else column.cast(textual)).to_pylist()
+    values: list[Any] = (column if text == column.type else column.cast(text)).to_pylist()
     return values if show is None else [None if value is None else show(value) for value in values]
 
 
@@ -42,22 +42,31 @@ def show_bytes(data: bytes) -> str | dict[str, str]:
         return {"base64": base64.b64encode(data).decode()}
 
 
-def _textual(kind: pa.DataType) -> pa.DataType:
-    """`kind` with everything in it that Arrow writes best replaced by strings, durations by numbers."""
+def textual(kind: pa.DataType, *, to_read: bool = False) -> pa.DataType:
+    """`kind` with everything in it that Arrow writes best replaced by strings, durations by numbers.
+
+    Arrow reads all of it as well (`to_read`), except times of day.
+    """
     types = pa.types
-    if types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind) or types.is_decimal(kind):
+
+    def inner(part: pa.DataType) -> pa.DataType:
+        return textual(part, to_read=to_read)
+
+    if types.is_timestamp(kind) or types.is_date(kind) or types.is_decimal(kind):
         return pa.string()
+    if types.is_time(kind):
+        return kind if to_read else pa.string()
     if types.is_duration(kind):
         return pa.int64()
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_textual(field.type)) for field in kind])
+        return pa.struct([field.with_type(inner(field.type)) for field in kind])
     if types.is_map(kind):
-        return pa.map_(_textual(kind.key_type), _textual(kind.item_type))
+        return pa.map_(inner(kind.key_type), inner(kind.item_type))
     if types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_textual(kind.value_type)), kind.list_size)
+        return pa.list_(kind.value_field.with_type(inner(kind.value_type)), kind.list_size)
     if types.is_list(kind) or types.is_large_list(kind):
         make = pa.list_ if types.is_list(kind) else pa.large_list
-        return make(kind.value_field.with_type(_textual(kind.value_type)))
+        return make(kind.value_field.with_type(inner(kind.value_type)))
     return kind
 
 

@@ -27,7 +27,7 @@ from headrace.cli.counted import Counted
 from headrace.cli.csv_file import CsvFile
 from headrace.cli.inferred import decided
 from headrace.cli.line_files import JsonLinesFile, PlainLinesFile
-from headrace.cli.rows import BLOCK_BYTES, BLOCK_ROWS_MAX, BadInput, RowFile, Rows, gathered
+from headrace.cli.rows import BLOCK_BYTES, BLOCK_ROWS_MAX, RowFile, Rows, gathered, read_by_arrow
 
 FileFormat = Literal["jsonl", "csv", "parquet", "arrow", "lines"]
 
@@ -82,10 +82,8 @@ class ParquetFile:
     unit = "row"
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        try:
+        with read_by_arrow(lambda: f"{name} is not a Parquet file"):
             self._file: Any = pq.ParquetFile(file if file.seekable() else _spooled(file))
-        except pa.ArrowException as error:
-            raise BadInput(f"{name} is not a Parquet file: {error}") from error
         self._name = name
         self._done = 0
 
@@ -96,13 +94,15 @@ class ParquetFile:
         about = self._file.metadata
         size = sum(about.row_group(at).total_byte_size for at in range(about.num_row_groups))
         at_once = max(1, min(BLOCK_ROWS_MAX, about.num_rows * BLOCK_BYTES // max(size, 1)))
-        try:
-            for records in self._file.iter_batches(batch_size=at_once):
-                start = self._done + 1
-                self._done += records.num_rows
-                yield Rows(records, range(start, self._done + 1))
-        except pa.ArrowException as error:
-            raise BadInput(f"{self._name} cannot be read after row {self._done}: {error}") from error
+        batches = self._file.iter_batches(batch_size=at_once)
+        while True:
+            with read_by_arrow(lambda: f"{self._name} cannot be read after row {self._done}"):
+                records = next(batches, None)
+            if records is None:
+                return
+            start = self._done + 1
+            self._done += records.num_rows
+            yield Rows(records, range(start, self._done + 1))
 
     def progress(self) -> tuple[int, int]:
         return self._done, self._file.metadata.num_rows
@@ -119,10 +119,8 @@ class ArrowFile:
         head = self._source.read(len(_FILE_MAGIC) + 2)
         if not head.startswith(_FILE_MAGIC):
             self._source.put_back(head)
-        try:
+        with read_by_arrow(lambda: f"{name} is not an Arrow IPC stream or file"):
             self._reader = pa.ipc.open_stream(self._source)
-        except pa.ArrowException as error:
-            raise BadInput(f"{name} is not an Arrow IPC stream or file: {error}") from error
 
     def schema(self) -> pa.Schema:
         return decided(self._reader.schema)
@@ -134,10 +132,13 @@ class ArrowFile:
             start += records.num_rows
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        try:
-            yield from self._reader
-        except pa.ArrowException as error:
-            raise BadInput(f"{self._name} is cut short or damaged: {error}") from error
+        batches = iter(self._reader)
+        while True:
+            with read_by_arrow(lambda: f"{self._name} is cut short or damaged"):
+                records = next(batches, None)
+            if records is None:
+                return
+            yield records
 
     def progress(self) -> tuple[int, int]:
         return self._source.done, self._source.size

@@ -6,7 +6,8 @@ size of the file is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +23,17 @@ class BadInput(Refused):
     """A file that is not of the format it should be."""
 
     code = "bad_input"
+
+
+@contextmanager
+def read_by_arrow(problem: Callable[[], str]) -> Iterator[None]:
+    """What Arrow cannot read becomes BadInput. Its OSErrors are the disk's only if they have a number."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise BadInput(f"{problem()}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,6 @@ def info(name: StreamName, store: StoreDir = DEFAULT_STORE, json: Json = False) 
             "path": printable(found.path),
             "schema": describe_schema(found.schema),
             "raw": raw,
-            "variants": stream.log.meta.extra.get("stream", {}).get("variants", []),
             "strict": stream.log.meta.strict,
             "head": head,
             "entries": found.entries,
@@ -82,12 +81,16 @@ def drop(
             found = stream.info()
         what = f"stream {name!r} with {plural(found.entries, 'entry', 'entries')}"
         if not yes:
-            if json or not sys.stdin.isatty():
+            if json or not _on_terminal():
                 raise Refused(f"{what} would be gone for ever: say --yes if you mean it")
             typer.confirm(f"Remove {what} for ever?", abort=True, err=True)
         opened.drop(name)
     facts = {"name": name, "entries": found.entries, "freed_bytes": found.bytes}
     console.answer(facts, f"dropped {what}, freed {format_size(found.bytes)}")
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _head(stream: Stream) -> Any:
@@ -119,7 +122,6 @@ def _lines(facts: dict[str, Any], found: LogInfo, ids_bytes: int) -> list[tuple[
     fields = ["plain bytes"] if facts["raw"] else [describe_field(field) for field in found.schema]
     lines: list[tuple[str, object]] = [("name", facts["name"]), ("path", found.path), ("id", found.id)]
     lines += [("field" if not at else "", field) for at, field in enumerate(fields)]
-    lines += [("variants", ", ".join(facts["variants"]))] if len(facts["variants"]) > 1 else []
     strict = ", strictly increasing" if facts["strict"] else ""
     lines.append(("order by", f"{found.order_by or 'index'}{strict}"))
     if found.order_by is not None:

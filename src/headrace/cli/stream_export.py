@@ -6,7 +6,7 @@ The file is written aside and put in its place when it is whole. Only a few batc
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol
 
@@ -89,7 +89,12 @@ def _writer(path: Path, form: ExportFormat, stream: Stream, columns: list[str] |
             writer: Writer = (
                 _JsonLines(file, is_union(stream)) if form == "jsonl" else makers[form](file, schema)
             )
-            yield writer
+            try:
+                yield writer
+            except BaseException:
+                with suppress(Exception):  # it wants to end its file, of which nothing will be kept
+                    writer.close()
+                raise
             writer.close()
         except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             raise SchemaMismatch(f"stream {stream.name!r} cannot be written as {form}: {error}") from error

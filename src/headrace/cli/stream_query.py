@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Annotated
 
 import pyarrow as pa
@@ -54,12 +55,23 @@ def query(
             index = 0
             try:
                 for records in result:
-                    batch = Batch(index, records, 0, 0, 0, 0)
+                    batch = Batch(index, records if form == "arrow" else _with_numbers(records), 0, 0, 0, 0)
                     output.print(batch)
                     index = batch.next_index
             finally:
                 output.end()
     damages.end()
+
+
+def _with_numbers(records: pa.RecordBatch) -> pa.RecordBatch:
+    """DuckDB adds integers up in 128 bits, which Arrow calls decimals: as numbers, if they can be."""
+    columns = []
+    for column in records.columns:
+        if pa.types.is_decimal(column.type) and column.type.scale == 0:
+            with suppress(pa.ArrowInvalid):
+                column = column.cast(pa.int64())
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, records.schema.names)
 
 
 def _check_names(schema: pa.Schema) -> None:

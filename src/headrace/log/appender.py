@@ -79,7 +79,7 @@ class Appender:
         self._held: list[_Frames] = []
         self._mark = Mark.open(disk, directory, write=True)
 
-    def begin(self, lost_until: int) -> None:
+    def begin(self, base_index: int, lost_until: int) -> None:
         """Be ready: indexes up to `lost_until` that were durable once and are gone are left out for good.
 
         The gap is on the disk before the mark, which knew of the loss, is written again.
@@ -91,6 +91,8 @@ class Appender:
             self.write_held()
             self._sync_file(self.active.file)
             self.durable_index = self.state.next_index
+        if base_index > self.state.base_index:
+            self.trim(base_index)  # a frame says so before the segments go
         self.remove_trimmed()
         self.write_mark()
 
@@ -363,7 +365,7 @@ class Appender:
                 self._clock,
             )
             after.tickets = self.tickets
-            after.begin(recovered.lost_until)
+            after.begin(recovered.base_index, recovered.lost_until)
             if recovered.meta.schema != self.meta.schema:
                 after.roll()  # the log was cut in a segment of an older schema
         except HeadraceError as error:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.kernel.errors import Closed, HeadraceError
+from headrace.kernel.errors import Broken, Closed, HeadraceError
 from headrace.log.log import Log
 
 
@@ -64,10 +64,18 @@ class Batcher:
         """Rows that are not in the log yet."""
         return len(self._columns[-1])
 
+    @property
+    def upcoming(self) -> int:
+        """The index that the next row will get."""
+        with self._lock:
+            return self.next_index + self.pending
+
     def wake(self) -> None:
-        """There is a row: flush it after the time to linger."""
+        """There is a row: flush it after the time to linger. Raises if no row can be written any more."""
         if self._closing.is_set():
             raise Closed(f"the writer of {self._log.path} is closed")
+        if isinstance(self._failure, Broken):
+            raise self._failure
         self.idle = False
         self._wanted.set()
 
@@ -117,8 +125,10 @@ class Batcher:
         """Raise what a flush in the background could not do; the next one tries again."""
         if self._closing.is_set():
             raise Closed(f"the writer of {self._log.path} is closed")
-        failure, self._failure = self._failure, None
+        failure = self._failure
         if failure is not None:
+            if not isinstance(failure, Broken):
+                self._failure = None
             raise failure
 
     def _run(self) -> None:

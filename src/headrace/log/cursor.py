@@ -18,7 +18,7 @@ from headrace.log.damage import Damage, DamagedEntries
 from headrace.log.disk import Disk
 from headrace.log.mark import MARK_FILE, Extent, Mark, believable
 from headrace.log.meta import Meta
-from headrace.log.recover import trimmed_before
+from headrace.log.recover import newest_epoch, trimmed_before
 from headrace.log.segment_name import FinalName, Listing, SegmentName
 from headrace.log.segment_reader import Batch, Head, Pause, SegmentReader
 from headrace.log.wake import Watch, watch
@@ -131,7 +131,7 @@ class Cursor:
                 self._skip_trimmed(listing)
             name = _holding(listing.segments, self.index)
             if name is None:
-                if self._extent().durable_index <= self.index:
+                if self._durable(listing) <= self.index:
                     return False
                 continue
             try:
@@ -147,7 +147,7 @@ class Cursor:
             segment.seek(self.index)
             self._segment = segment
             return True
-        durable_index = self._extent().durable_index
+        durable_index = self._durable(Listing.of(self._disk.names(self._directory)))
         if durable_index > self.index:
             what = "the segment with the newest entries is missing"
             self._tell(Damage("cut", self._directory.name, 0, 0, self.index, durable_index, what))
@@ -223,6 +223,12 @@ class Cursor:
             self._tell(step)
             return True
         return False
+
+    def _durable(self, listing: Listing) -> int:
+        """What the mark calls durable, unless it is from before a truncation."""
+        epoch = newest_epoch(self._disk, self._directory, listing, self._meta)
+        known = believable(self._mark.read(), epoch)
+        return known.durable_index if known else 0
 
     def _extent(self) -> Extent:
         return self._mark.read() or Extent()

@@ -7,7 +7,7 @@ from typing import Literal
 
 from headrace.kernel.errors import Damaged
 
-DamageKind = Literal["header", "body", "footer", "start", "missing", "name", "cut", "torn", "meta", "mark"]
+DamageKind = Literal["header", "body", "footer", "start", "missing", "cut", "mark"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,10 @@ class File:
             return False
         return True
 
+    def lock(self) -> None:
+        """Take the exclusive advisory lock, waiting for whoever has it."""
+        fcntl.flock(self.fd, fcntl.LOCK_EX)
+
     def unlock(self) -> None:
         """Let the lock go even if a forked child still has the file open."""
         fcntl.flock(self.fd, fcntl.LOCK_UN)
@@ -145,7 +149,7 @@ class Disk:
         with _translated(path):
             try:
                 mode = os.stat(path).st_mode
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return "nothing"
         return "directory" if stat.S_ISDIR(mode) else "file"
 

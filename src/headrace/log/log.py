@@ -260,6 +260,8 @@ class Log:
             BodyDecoder(self._meta.schema, columns)  # names that are no columns are refused here
         cursor = Cursor(self._disk, self.path, self._meta, start, columns=columns, on_damage=on_damage)
         self._cursors.add(cursor)
+        if self._closed.is_set():  # closed just now, by another thread that did not see this cursor
+            cursor.stop()
         return cursor
 
     def seek_key(self, key: Any) -> int:

@@ -98,7 +98,7 @@ def open_appender(
         if meta.encode() != load_meta(disk, path).encode():
             save_meta(disk, path, meta)
         appender = Appender(disk, path, meta, recovered.state, recovered.active, lock, clock)
-        appender.begin(recovered.lost_until)
+        appender.begin(recovered.base_index, recovered.lost_until)
         if recovered.meta.schema != meta.schema:
             appender.roll()  # a change of schema, or a cut into an older one, ended before this
     except HeadraceError:

@@ -15,7 +15,9 @@ A writer is for one thread at a time (give each thread its own lock, or use `Log
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from operator import length_hint
@@ -28,7 +30,7 @@ from headrace.log.batcher import Batcher, FlushPolicy
 from headrace.log.cursor import OnDamage
 from headrace.log.log import Log
 from headrace.log.segment_reader import Batch
-from headrace.log.settings import Finalize, Settings
+from headrace.log.settings import Settings
 
 RAW_SCHEMA = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 RECORD_BYTES_MAX = (1 << 30) - (1 << 21)
@@ -121,7 +123,7 @@ class Writer:
     @property
     def address(self) -> int:
         """The address of the next record."""
-        return self._batcher.next_index + self._batcher.pending
+        return self._batcher.upcoming
 
     def close(self) -> None:
         """Flush, and let the queue go."""
@@ -172,8 +174,10 @@ class Reader:
         """Sleep until `read` has a record; False when the timeout came first."""
         if length_hint(self._rows):
             return True
+        deadline = None if timeout is None else time.monotonic() + timeout
         while not self._next_batch():
-            if not self._cursor.wait(timeout):
+            left = None if deadline is None else max(deadline - time.monotonic(), 0)
+            if not self._cursor.wait(left):
                 return self._next_batch()
         return True
 
@@ -231,8 +235,18 @@ def writer(
     if segment_bytes is not None:
         if settings is not None:
             raise Refused("give segment_bytes or settings, not both: settings.finalize.bytes is the same")
-        settings = Settings(finalize=Finalize(bytes=segment_bytes))
+        stored = _stored_settings(Path(path)) or Settings()
+        settings = replace(stored, finalize=replace(stored.finalize, bytes=segment_bytes))
     return Writer(Log.open(path, RAW_SCHEMA, settings), flush or FlushPolicy())
+
+
+def _stored_settings(path: Path) -> Settings | None:
+    """The settings of the queue at `path`, if there is one."""
+    try:
+        with Log.open(path, read_only=True) as log:
+            return log.settings
+    except Refused:
+        return None
 
 
 def reader(path: str | Path, address: int = 0, *, on_damage: OnDamage | None = None) -> Reader:

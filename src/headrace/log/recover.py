@@ -34,6 +34,7 @@ from headrace.log.scan import Scanner
 from headrace.log.segment_name import FinalName, Listing
 from headrace.log.start import read_start
 from headrace.log.state import LogState
+from headrace.log.table import final_epoch
 from headrace.log.view import View
 
 _logger = logging.getLogger("headrace.log")
@@ -44,6 +45,8 @@ class Recovered:
     meta: Meta
     state: LogState
     active: ActiveSegment
+    base_index: int
+    """The first index that is kept; only the mark may know of it."""
     lost_until: int
     """Indexes from `state.next_index` up to here were durable and are gone."""
     report: Recovery
@@ -73,18 +76,18 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch:
     for obsolete in listing.obsolete:
         keep_file(disk, directory, str(obsolete), clock)
     findings.damages += missing_segments(listing)
-    epoch = listing.active.epoch if listing.active else 0
+    epoch = newest_epoch(disk, directory, listing, meta)
     extent = believable(read_extent(disk, directory), epoch) or Extent()
     if listing.active is not None:
         active, meta, state = _recover_active(disk, directory, listing, meta, clock, findings)
     else:
         state = state_after(disk, directory, listing.finals, meta)
-        known = _newest_epoch(disk, directory, listing)
+        known = _any_epoch(disk, directory, listing)
         if known or new_epoch:
             state.epoch = max(state.epoch, known) + (FENCE if new_epoch else 1)
         active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
-    state.base_index = max(state.base_index, extent.base_index)
-    findings.damages += missing_at_start(listing, state.base_index)
+    base_index = max(state.base_index, extent.base_index)
+    findings.damages += missing_at_start(listing, base_index)
     if extent.suspect:
         _write_again(active, extent.durable_index)
     active.file.sync()
@@ -95,10 +98,17 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch:
     report = findings.report()
     for damage in report.damages:
         _logger.warning("%s: %s", directory, damage)
-    return Recovered(meta, state, active, max(extent.durable_index, state.next_index), report)
+    return Recovered(meta, state, active, base_index, max(extent.durable_index, state.next_index), report)
 
 
-def _newest_epoch(disk: Disk, directory: Path, listing: Listing) -> int:
+def newest_epoch(disk: Disk, directory: Path, listing: Listing, meta: Meta) -> int:
+    """The epoch of the newest segment: an older mark is from before a truncation."""
+    if listing.active is not None:
+        return listing.active.epoch
+    return final_epoch(disk, directory / str(listing.finals[-1]), meta.salt) if listing.finals else 0
+
+
+def _any_epoch(disk: Disk, directory: Path, listing: Listing) -> int:
     """The largest epoch that anything here speaks of: a new segment must be newer than all that was cut.
 
     0 for a log that has just been made.
@@ -171,12 +181,14 @@ def _recover_active(
     start_bytes = first.frame_bytes if first else 0
     active = ActiveSegment(name, file, start_bytes, created_us)
     scanner = Scanner(view, str(name), name.first_index, BodyDecoder(meta.schema))
-    active.offset, open_group = fold_segment(scanner, state, active, findings.damages)
-    if open_group is not None:  # a group without its commit was never there
-        active.offset, state = open_group
+    folded = fold_segment(scanner, state, active, findings.damages)
+    active.offset = folded.end
+    if folded.open_group is not None:  # a group without its commit was never there
+        active.offset, state = folded.open_group
         active.table.cut(active.offset)
     state.epoch = max(state.epoch, name.epoch)
-    _cut_tail(disk, directory, active, meta, clock, state.next_index, scanner.ended, findings)
+    only_footer = scanner.ended and not folded.torn
+    _cut_tail(disk, directory, active, meta, clock, state.next_index, only_footer, findings)
     if active.offset == 0:  # nothing valid at all: begin it again
         file.close()
         state.epoch += 1
@@ -185,34 +197,46 @@ def _recover_active(
     return active, meta, state
 
 
+@dataclass(slots=True)
+class Folded:
+    """Where a segment's good frames end (before its footer), and what is wrong with its tail.
+
+    `open_group` says where a group without its commit starts, and the state before it. `torn` that bad frames
+    stand right before the end, or the footer: nothing proves that they were ever whole.
+    """
+
+    end: int = 0
+    open_group: tuple[int, LogState] | None = None
+    torn: bool = False
+
+
 def fold_segment(
     scanner: Scanner, state: LogState, active: ActiveSegment | None, damages: list[Damage]
-) -> tuple[int, tuple[int, LogState] | None]:
-    """Fold a segment's frames into `state`.
-
-    Returns where they end (before the footer, if there is one), and for a group that is still open where it
-    starts and the state before it.
-    """
-    end = 0
-    open_group: tuple[int, LogState] | None = None
+) -> Folded:
+    """Fold a segment's frames into `state`, and its damages into `damages`."""
+    folded = Folded()
+    unproven: list[Damage] = []
     for found in scanner:
         if isinstance(found, Damage):
-            damages.append(found)
-            state.next_index = found.stop_lost or state.next_index
+            unproven.append(found)
             continue
         kind = found.header.kind
         if kind == Kind.FOOTER:
             break
+        damages += unproven
+        unproven.clear()
+        state.next_index = found.header.base_index
         if not found.header.grouped:
-            open_group = None
-        elif open_group is None:
-            open_group = (found.offset, replace(state, commits=dict(state.commits)))
+            folded.open_group = None
+        elif folded.open_group is None:
+            folded.open_group = (found.offset, replace(state, commits=dict(state.commits)))
         if kind != Kind.START:
             state.apply(found.header, found.body.to_pybytes() if kind == Kind.COMMIT else b"")
         if active is not None and kind == Kind.BATCH:
             active.table.add(found.offset, found.header)
-        end = scanner.offset
-    return end, open_group
+        folded.end = scanner.offset
+    folded.torn = bool(unproven)
+    return folded
 
 
 def _cut_tail(

@@ -91,8 +91,8 @@ class Listing:
 
     @classmethod
     def of(cls, names: list[str]) -> Listing:
-        """The listing of a directory's names, which are sorted: finalized segments are in order then."""
-        parsed = [parsed for name in names if (parsed := parse_name(name)) is not None]
+        """The listing of a directory's names. Sorted as text, finalized segments are in order."""
+        parsed = [parsed for name in sorted(names) if (parsed := parse_name(name)) is not None]
         actives = sorted(name for name in parsed if isinstance(name, ActiveName))
         active = actives[-1] if actives else None
         finals: list[FinalName] = []

@@ -180,9 +180,9 @@ class SegmentReader:
         return may_follow(header, offset, self.expected, self._epoch)
 
     def _goes_on(self, header: Header, offset: int) -> bool:
-        return self._fits(header, offset) and (
-            whole_body(self._view, offset, header, self._decoder) is not None
-        )
+        if not self._fits(header, offset) or (header.kind == Kind.FOOTER and not self.finalized):
+            return False
+        return whole_body(self._view, offset, header, self._decoder) is not None
 
     def _pass(self, header: Header) -> None:
         self._offset += header.frame_bytes

@@ -13,11 +13,21 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.log.frame import Header, Kind, checksum, encode_frame, encode_header
+from headrace.log.disk import Disk
+from headrace.log.frame import (
+    HEADER_BYTES,
+    Header,
+    Kind,
+    checksum,
+    decode_header,
+    encode_frame,
+    encode_header,
+)
 from headrace.log.view import View
 
 _COLUMNS = ("offset", "base_index", "count", "first_key", "last_key", "time_us")
@@ -93,6 +103,15 @@ def encode_ending(table: BatchTable, at: Header, offset: int, file_bytes: int | 
 def ending_bytes(batches: int) -> int:
     """Room to keep for footer and trailer of a segment with so many batches."""
     return 1024 + batches * 8 * len(_COLUMNS)
+
+
+def final_epoch(disk: Disk, path: Path, salt: int) -> int:
+    """The epoch in which a segment was finalized, as its trailer says; 0 if that is damaged."""
+    with disk.opened(path) as file:
+        if file.size() < HEADER_BYTES:
+            return 0
+        trailer = decode_header(file.read(HEADER_BYTES, file.size() - HEADER_BYTES), salt)
+    return trailer.epoch if trailer is not None and trailer.kind == Kind.TRAILER else 0
 
 
 def read_footer(view: View) -> BatchTable | None:

@@ -19,7 +19,7 @@ from headrace.log.disk import Disk
 from headrace.log.frame import Kind
 from headrace.log.mark import MARK_FILE, Extent, believable, read_extent
 from headrace.log.meta import Meta
-from headrace.log.recover import missing_at_start, missing_segments
+from headrace.log.recover import missing_at_start, missing_segments, newest_epoch
 from headrace.log.scan import Scanner
 from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName
 from headrace.log.start import read_start
@@ -57,7 +57,8 @@ def verify(disk: Disk, directory: Path, meta: Meta, progress: Progress | None = 
         sums.bytes += sizes[name]
         if progress is not None:
             progress(sums.bytes, total)
-    _check_mark(directory, listing.active, extent, sums)
+    epoch = newest_epoch(disk, directory, listing, meta)
+    _check_mark(directory, listing.active, extent, epoch, sums)
     sums.damages += missing_at_start(listing, sums.base_index)
     first = max(names[0].first_index, sums.base_index) if names else 0
     damages = tuple(sorted(sums.damages, key=lambda damage: damage.first_lost))
@@ -120,12 +121,14 @@ def _check_ending(view: View, name: FinalName, scanner: Scanner, seen: BatchTabl
         sums.damages.append(Damage("footer", str(name), scanner.offset, 0, *lost, what))
 
 
-def _check_mark(directory: Path, active: ActiveName | None, extent: Extent | None, sums: _Sums) -> None:
+def _check_mark(
+    directory: Path, active: ActiveName | None, extent: Extent | None, epoch: int, sums: _Sums
+) -> None:
     if extent is None:
         if (directory / MARK_FILE).exists():
             lost = (sums.next_index, sums.next_index)
             sums.damages.append(Damage("mark", MARK_FILE, 0, 64, *lost, "it does not match its checksum"))
-    elif believable(extent, active.epoch if active else 0) and extent.durable_index > sums.next_index:
+    elif believable(extent, epoch) and extent.durable_index > sums.next_index:
         lost = (sums.next_index, extent.durable_index)
         what = "durable entries are not there"
         sums.damages.append(Damage("cut", str(active or directory.name), 0, 0, *lost, what))

@@ -82,11 +82,13 @@ class EntryMaker:
         """One column's values; the order key is usually a field as well, and made only once."""
         if name not in made:
             at = records.schema.get_field_index(name)
-            made[name] = (
-                from_array(records.column(at), self._declaration.columns[name])
-                if at >= 0
-                else [None] * records.num_rows
-            )
+            kind = self._declaration.columns.get(name)
+            if at < 0:
+                made[name] = [None] * records.num_rows
+            elif kind is None:  # a column that only an unknown variant has
+                made[name] = records.column(at).to_pylist()
+            else:
+                made[name] = from_array(records.column(at), kind)
         return made[name]
 
     def _variants(self, records: pa.RecordBatch) -> list[Any]:

@@ -10,9 +10,13 @@ is null. The stream's stored schema grows when the first publisher with a new fi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pyarrow as pa
 
 from headrace.kernel.errors import SchemaMismatch
+from headrace.stream.declaration import Declaration
 from headrace.stream.record import TAG
 
 
@@ -64,5 +68,31 @@ def through(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         at = records.schema.get_field_index(field.name)
+        if at >= 0 and records.schema.field(at).type != field.type:
+            raise SchemaMismatch(
+                f"the field {field.name!r} is {records.schema.field(at).type} in the stream, {field.type} in "
+                "the declared type: another program gave it that type since"
+            )
         columns.append(records.column(at) if at >= 0 else pa.nulls(records.num_rows, field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def declared_extra(declaration: Declaration) -> dict[str, list[str]]:
+    """What each variant of a union requires: its columns are nullable, so the schema does not say."""
+    return {
+        variant.tag: sorted(name for name, kind in variant.fields.items() if not kind.nullable)
+        for variant in declaration.variants
+    }
+
+
+def grown_extra(extra: Mapping[str, Any], declaration: Declaration, stream: str) -> dict[str, Any]:
+    """The stream's stored words with the variants that are new; or SchemaMismatch if an old one changed."""
+    stored = extra.get("stream", {})
+    required = dict(stored.get("required", {}))
+    for tag, names in declared_extra(declaration).items():
+        if declaration.polymorphic and (new := sorted(set(names) - set(required.get(tag, names)))):
+            raise SchemaMismatch(
+                f"stream {stream!r}: {tag}.{new[0]} must be optional: entries that are there may not have it"
+            )
+        required.setdefault(tag, names)
+    return {**extra, "stream": {**stored, "required": required}}

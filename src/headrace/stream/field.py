@@ -22,6 +22,8 @@ class FieldType:
     nullable: bool = False
     choices: frozenset[Any] | None = None
     """What may be stored, if that is a fixed set."""
+    choices_inside: bool = False
+    """Whether such a set is somewhere inside, in a list or a record, say."""
 
     @property
     def sized(self) -> bool:
@@ -37,7 +39,12 @@ class FieldType:
             self.quick,
             nullable=True,
             choices=self.choices,
+            choices_inside=self.choices_inside,
         )
+
+    @property
+    def has_choices(self) -> bool:
+        return self.choices is not None or self.choices_inside
 
     def required(self, what: str) -> FieldType:
         """The same, refusing None and NaN: `what` cannot be without a value."""

@@ -58,6 +58,9 @@ class Listener:
         self._left = count
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-listener", daemon=True)
+
+    def start(self) -> None:
+        """Begin. `Stream.listener` does it, once the stream knows of the listener."""
         self._thread.start()
 
     def stop(self) -> None:

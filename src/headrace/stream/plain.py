@@ -76,6 +76,8 @@ def fitting_decimal(kind: pa.DataType) -> Callable[[decimal.Decimal], decimal.De
     unit = decimal.Decimal(1).scaleb(-kind.scale)
 
     def check(value: decimal.Decimal) -> decimal.Decimal:
+        if not value.is_finite():
+            raise BadValue(f"{value} is not a number that can be stored")
         try:
             return value.quantize(unit, context=exact)
         except decimal.DecimalException:

@@ -122,7 +122,7 @@ class Publisher:
     @property
     def next_index(self) -> int:
         """The index that the next entry will get."""
-        return self._batcher.next_index + self._batcher.pending
+        return self._batcher.upcoming
 
     @property
     def durable_index(self) -> int:

@@ -82,7 +82,8 @@ def query(
     def explain(error: Exception) -> Exception:
         if dataset.failure is not None:
             return dataset.failure
-        if isinstance(error, duckdb.Error | pa.ArrowException):
+        # What fails while the answer is read comes through Arrow, as an OSError without a number.
+        if isinstance(error, duckdb.Error | pa.ArrowException | OSError):
             return BadQuery(_sentence(str(error)))
         return error
 

@@ -20,6 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.kernel.errors import SchemaMismatch
+from headrace.stream.errors import UnknownVariant
 from headrace.stream.field import BadValue, FieldType
 from headrace.stream.types import field_type
 
@@ -116,14 +117,18 @@ def record_type(classes: Sequence[type], where: str) -> FieldType:
         return {**variant.to_plain(value), TAG: variant.tag} if tagged else variant.to_plain(value)
 
     def from_plain(plain: Any) -> Any:
-        variant, build = builders[plain[TAG] if tagged else classes[0].__name__]
+        tag = plain[TAG] if tagged else classes[0].__name__
+        if tag not in builders:
+            raise UnknownVariant(f"{where}: the stream has a {tag}, which this program does not know")
+        variant, build = builders[tag]
         values = []
         for name, kind in variant.fields.items():
             value = plain.get(name)
             values.append(value if kind.from_plain is None or value is None else kind.from_plain(value))
         return build([[value] for value in values])[0]
 
-    return FieldType(pa.struct(arrow_fields), to_plain, from_plain)
+    inside = tagged or any(kind.has_choices for kind in fields.values())
+    return FieldType(pa.struct(arrow_fields), to_plain, from_plain, choices_inside=inside)
 
 
 def builder(variant: Variant) -> Callable[[list[list[Any]]], list[Any]]:

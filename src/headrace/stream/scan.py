@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headrace.log.body import BodyDecoder
 from headrace.log.cursor import Cursor, OnDamage
 from headrace.log.keys import KeyColumn
 from headrace.log.log import Log
@@ -21,24 +22,26 @@ class Scan:
     def __init__(
         self,
         log: Log,
+        schema: pa.Schema,
         start: Place,
         until: Place,
         *,
         columns: Sequence[str] | None = None,
         on_damage: OnDamage | None = None,
     ) -> None:
+        """`schema` is what the reader wants to see: the stream may have grown since, or not yet."""
         order_by = log.meta.order_by
         self._limit: Limit = limit_of(log, until)
         self._extra: str | None = None
         if columns is not None and self._limit.key is not None and order_by and order_by not in columns:
             self._extra = order_by  # needed to know where to stop; not shown
         wanted = None if columns is None else [*columns, *([self._extra] if self._extra else [])]
-        schema = log.schema
-        self._schema = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-        self._read_schema = schema if wanted is None else pa.schema([schema.field(name) for name in wanted])
-        self._key = (
-            KeyColumn(self._read_schema, order_by) if order_by and self._limit.key is not None else None
-        )
+        self._schema = schema if columns is None else BodyDecoder(schema, columns).schema
+        self._read_schema = schema if wanted is None else BodyDecoder(schema, wanted).schema
+        by_key = order_by is not None and self._limit.key is not None
+        self._key = KeyColumn(self._read_schema, order_by) if by_key and order_by else None
+        if wanted is not None and not set(wanted) <= set(log.schema.names):
+            wanted = None  # some are not known to the log as it was opened: take all, choose later
         self._cursor: Cursor = log.cursor(start_index(log, start), columns=wanted, on_damage=on_damage)
         self.done = self._limit.index is not None and self._cursor.index >= self._limit.index
 

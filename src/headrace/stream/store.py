@@ -16,7 +16,7 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from headrace.log.meta import META_FILE, Meta
 from headrace.log.settings import Settings
 from headrace.stream.declaration import Declaration, declare
 from headrace.stream.errors import PublisherTaken, StreamExists
-from headrace.stream.evolve import check_evolution
+from headrace.stream.evolve import check_evolution, declared_extra, grown_extra
 from headrace.stream.stream import Stream
 from headrace.stream.unique import check_id_field
 
@@ -95,16 +95,21 @@ class Store:
         config = StreamConfig(type, order_by, strict, unique_by, unique_window, settings)
         declaration = declare(type, order_by)
         if not self._exists(name):
-            self._create(path, declaration, config)
+            with self._creating():
+                if not self._exists(name):
+                    self._create(path, declaration, config)
         _check_config(name, _meta(path), declaration, config)
         return self._opened(name, declaration)
 
     def create(self, name: str, config: StreamConfig) -> Stream:
         """A new stream; StreamExists if there is one of that name."""
         self._check()
-        if self._exists(name):
-            raise StreamExists(f"there is a stream {name!r} in {self.path} already: choose another name")
-        return self.ensure(name, config)
+        declaration = declare(config.type, config.order_by)
+        with self._creating():
+            if self._exists(name):
+                raise StreamExists(f"there is a stream {name!r} in {self.path} already: choose another name")
+            self._create(self._path_of(name), declaration, config)
+        return self._opened(name, declaration)
 
     def ensure(self, name: str, config: StreamConfig) -> Stream:
         """The stream `name` with exactly this configuration: created, or SchemaMismatch / BadSettings."""
@@ -181,26 +186,34 @@ class Store:
     def _exists(self, name: str) -> bool:
         return self._disk.kind(self._path_of(name) / META_FILE) == "file"
 
+    @contextlib.contextmanager
+    def _creating(self) -> Iterator[None]:
+        """One at a time, in all processes, looks whether a stream is there and makes it."""
+        with self._disk.opened(self.path / STORE_FILE, write=True) as file:
+            file.lock()
+            yield
+
     def _create(self, path: Path, declaration: Declaration, config: StreamConfig) -> None:
         if config.unique_by is not None:
             check_id_field(declaration, config.unique_by)
+        if config.unique_window is not None and config.unique_window < 1:
+            raise BadSettings(f"unique_window counts entries, at least 1, not {config.unique_window}")
         extra = {
             "stream": {
                 "raw": declaration.raw,
-                "variants": [variant.tag for variant in declaration.variants],
+                "required": declared_extra(declaration),
                 "unique_by": config.unique_by,
                 "unique_window": config.unique_window,
             }
         }
-        with contextlib.suppress(WriterTaken):  # another process is just creating it
-            Log.open(
-                path,
-                declaration.schema,
-                config.settings,
-                order_by=declaration.order_by,
-                strict=config.strict,
-                extra=extra,
-            ).close()
+        Log.open(
+            path,
+            declaration.schema,
+            config.settings,
+            order_by=declaration.order_by,
+            strict=config.strict,
+            extra=extra,
+        ).close()
 
     def _check(self) -> None:
         if self._closed:
@@ -250,6 +263,7 @@ def _stored_declaration(meta: Meta) -> Declaration:
 
 def _check_config(name: str, meta: Meta, declaration: Declaration, config: StreamConfig) -> None:
     check_evolution(meta.schema, declaration.schema, name)
+    grown_extra(meta.extra, declaration, name)
     if declaration.order_by != meta.order_by:
         stored_key, wanted_key = meta.order_by or "index", declaration.order_by or "index"
         raise SchemaMismatch(f"stream {name!r} is ordered by {stored_key}, not by {wanted_key}")

@@ -28,7 +28,7 @@ from headrace.log.verify import Progress
 from headrace.stream.declaration import Declaration
 from headrace.stream.entry import Entry, EntryMaker, Head, OnUnknown
 from headrace.stream.errors import PublisherTaken
-from headrace.stream.evolve import check_evolution
+from headrace.stream.evolve import check_evolution, grown_extra
 from headrace.stream.listener import Listener
 from headrace.stream.places import START, Place
 from headrace.stream.publisher import Publisher
@@ -43,6 +43,8 @@ class Stream:
         self._path = path
         self._declaration = declaration
         self._log = Log.open(path, read_only=True)
+        self._schema = check_evolution(self._log.schema, declaration.schema, name)
+        """What is in the stream and what is declared: entries are read through it."""
         self._older: list[Log] = []
         self._publishers: list[Publisher] = []
         self._listeners: list[Listener] = []
@@ -62,8 +64,9 @@ class Stream:
             raise PublisherTaken(f"stream {self.name!r}: {error}") from error
         try:
             schema = check_evolution(log.schema, self._declaration.schema, self.name)
-            if not schema.equals(log.schema):
-                log.evolve(schema)
+            extra = grown_extra(log.meta.extra, self._declaration, self.name)
+            if not schema.equals(log.schema) or extra != log.meta.extra:
+                log.evolve(schema, extra)
                 self._reopen()
             unique_by, window = self._unique()
             unique = UniqueIds(log, unique_by, window) if unique_by else None
@@ -129,11 +132,12 @@ class Stream:
     ) -> Listener:
         """Call `callback` for each entry, in a thread of its own, until it is told to stop."""
         self._check()
-        scan = Scan(self._log, start, until, on_damage=on_damage)
+        scan = Scan(self._log, self._schema, start, until, on_damage=on_damage)
         maker = EntryMaker(self._declaration, on_unknown)
         listener = Listener(scan, maker, callback, on_head, self._decode_key, count)
         self._listeners = [each for each in self._listeners if each.state != "ended"]
         self._listeners.append(listener)
+        listener.start()
         return listener
 
     # --- what it knows of itself
@@ -199,7 +203,7 @@ class Stream:
         on_damage: OnDamage | None,
     ) -> Iterator[Any]:
         self._check()
-        scan = Scan(self._log, start, until, columns=columns, on_damage=on_damage)
+        scan = Scan(self._log, self._schema, start, until, columns=columns, on_damage=on_damage)
         try:
             while not scan.done:
                 if scan.stopped:
@@ -228,6 +232,7 @@ class Stream:
         """See the stream's schema as it is now. Scans that are under way keep their own."""
         self._older.append(self._log)
         self._log = Log.open(self._path, read_only=True)
+        self._schema = check_evolution(self._log.schema, self._declaration.schema, self.name)
 
     def _check(self) -> None:
         if self._closed:

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.errors import SchemaMismatch
-from headrace.stream.columns import to_array
+from headrace.stream.columns import from_array, to_array
 from headrace.stream.declaration import KEY, Declaration
-from headrace.stream.errors import BadEntry
-from headrace.stream.field import BadValue
+from headrace.stream.errors import BadEntry, UnknownVariant
+from headrace.stream.field import BadValue, FieldType
 from headrace.stream.record import TAG
 
 _TYPES = pa.types
@@ -130,10 +130,8 @@ def _kinds(kind: pa.DataType) -> list[str]:
 def _check_values(table: pa.Table, declaration: Declaration) -> None:
     for name, kind in declaration.columns.items():
         column = table.column(name)
-        if kind.choices is not None:
-            wrong = sorted(str(v) for v in set(pc.unique(column).to_pylist()) - kind.choices - {None})
-            if wrong:
-                raise BadEntry(f"field {name!r}: {wrong[0]!r} is not one of its values")
+        if not declaration.polymorphic:
+            _check_choices(name, column, kind)
         if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
             _check_years(name, column)
         if pa.types.is_nested(column.type) and declaration.variants:
@@ -141,6 +139,19 @@ def _check_values(table: pa.Table, declaration: Declaration) -> None:
                 _check_nested(name, chunk)
     if declaration.polymorphic:
         _check_variants(table, declaration)
+
+
+def _check_choices(name: str, column: pa.ChunkedArray, kind: FieldType) -> None:
+    if kind.choices is not None:
+        wrong = sorted(str(value) for value in set(pc.unique(column).to_pylist()) - kind.choices - {None})
+        if wrong:
+            raise BadEntry(f"field {name!r}: {wrong[0]!r} is not one of its values")
+    if kind.choices_inside:
+        for chunk in column.chunks:
+            try:
+                from_array(chunk, kind)
+            except UnknownVariant as error:
+                raise BadEntry(f"field {name!r}: {error}") from None
 
 
 def _check_years(name: str, column: pa.ChunkedArray) -> None:
@@ -178,7 +189,8 @@ def _check_variants(table: pa.Table, declaration: Declaration) -> None:
             if not declaration.variants:
                 continue  # opened by name: the classes are not known here
             raise BadEntry(f"field {TAG!r}: {tag!r} is not a class of this stream")
-        of_it = pc.equal(tags, tag)
+        rows = table.filter(pc.equal(tags, tag))
         for name, kind in variant.fields.items():
-            if not kind.nullable and pc.any(pc.and_(of_it, pc.is_null(table.column(name)))).as_py():
+            if not kind.nullable and rows.column(name).null_count:
                 raise BadEntry(f"field {name!r} may not be null in a {tag}")
+            _check_choices(name, rows.column(name), kind)

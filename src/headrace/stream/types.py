@@ -172,7 +172,8 @@ def _sequence(kind: Any, item: FieldType) -> FieldType:
     def from_plain(value: Any) -> Any:
         return kind(value if item.from_plain is None else map(item.from_plain, value))
 
-    return FieldType(pa.list_(pa.field("item", item.arrow, item.nullable)), to_plain, from_plain)
+    arrow = pa.list_(pa.field("item", item.arrow, item.nullable))
+    return FieldType(arrow, to_plain, from_plain, choices_inside=item.has_choices)
 
 
 def _mapping(key: FieldType, item: FieldType, where: str) -> FieldType:
@@ -193,7 +194,9 @@ def _mapping(key: FieldType, item: FieldType, where: str) -> FieldType:
             for k, v in pairs
         }
 
-    return FieldType(pa.map_(key.arrow, pa.field("value", item.arrow, item.nullable)), to_plain, from_plain)
+    arrow = pa.map_(key.arrow, pa.field("value", item.arrow, item.nullable))
+    inside = key.has_choices or item.has_choices
+    return FieldType(arrow, to_plain, from_plain, choices_inside=inside)
 
 
 def _union(arguments: tuple[Any, ...], where: str) -> FieldType:

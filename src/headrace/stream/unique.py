@@ -7,6 +7,9 @@ forgets those of entries that a crash took away. So it needs no sync of its own 
 SQLite keeps its pages on disk and a bounded cache of them, so memory does not grow with the ids. Ids that
 are published but not in the index yet are held in memory until the batch they are in is indexed.
 
+SQLite has no checksums of its own: an index that cannot be read is made again from the log, but a bit that
+flips inside an id on disk is not noticed here (it would be in the log).
+
 With a window only ids of the last so many entries are looked at; older ones may come again.
 """
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 import datetime as dt
 import sqlite3
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,21 +51,20 @@ class UniqueIds:
         self._recent: dict[Any, int] = {}
         self._closed = False
         self._database = _open(log.path / IDS_FILE)
-        self._catch_up()
+        self._surely(self._catch_up)
 
     def check(self, value: Any, index: int) -> None:
         """Take note that the entry at `index` has this id, or raise DuplicateId."""
-        value = plain_id(value)
+        plain = plain_id(value)
         with self._lock:
             if self._closed:
                 raise Closed(f"the publisher of {self._log.path} is closed")
-            found = self._recent.get(value)
+            found = self._recent.get(plain)
             if found is None:
-                row = self._database.execute("SELECT entry FROM ids WHERE id = ?", (value,)).fetchone()
-                found = row[0] if row else None
+                found = self._surely(lambda: self._known([plain])).get(plain)
             if found is not None and self._counts(found, index):
                 raise DuplicateId(f"the id {value!r} is in the stream already, at index {found}", found)
-            self._recent[value] = index
+            self._recent[plain] = index
 
     def forget_from(self, index: int) -> None:
         """Entries from `index` on that were noted here were refused after all."""
@@ -73,14 +75,13 @@ class UniqueIds:
         """The rows of a batch whose id is in the stream or earlier in the batch; the others are noted."""
         rows: list[int] = []
         with self._lock:
-            known = self._known(values)
+            known = self._surely(lambda: self._known(values))
             for row, value in enumerate(values):
-                found = known.get(value, self._recent.get(value))
+                found = self._recent.get(value, known.get(value))
                 index = first_index + row - len(rows)
                 if found is not None and self._counts(found, index):
                     rows.append(row)
                 else:
-                    known.pop(value, None)
                     self._recent[value] = index
         return rows
 
@@ -88,10 +89,25 @@ class UniqueIds:
         """Entries below `next_index` are in the log: move their ids from memory to the index."""
         with self._lock:
             done = [(value, index) for value, index in self._recent.items() if index < next_index]
-            self._insert(done, next_index)
-            for value, index in done:
-                if self._recent.get(value) == index:
-                    del self._recent[value]
+            if done:
+                self._surely(lambda: self._insert(done, next_index))
+            for value, _ in done:
+                del self._recent[value]
+
+    def _surely(self, work: Callable[[], Any]) -> Any:
+        """Do it; if the index turns out to be damaged, make it again from the log and do it once more."""
+        try:
+            return work()
+        except sqlite3.Error:
+            self._database.close()
+            _remove(self._log.path / IDS_FILE)
+        try:
+            self._database = _open(self._log.path / IDS_FILE)
+            self._catch_up()
+            return work()
+        except sqlite3.Error as error:
+            where = self._log.path / IDS_FILE
+            raise DiskFailed(f"the index of ids at {where} cannot be used ({error}): reopen it") from error
 
     def _known(self, values: Sequence[Any]) -> dict[Any, int]:
         found: dict[Any, int] = {}
@@ -138,13 +154,17 @@ class UniqueIds:
 def _open(path: Path) -> sqlite3.Connection:
     try:
         return _opened(path)
-    except sqlite3.DatabaseError:  # damaged: it can be made again from the log
-        for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
-            name.unlink(missing_ok=True)
+    except sqlite3.Error:  # damaged, or something else: it can be made again from the log
+        _remove(path)
     try:
         return _opened(path)
     except sqlite3.Error as error:
         raise DiskFailed(f"the index of ids at {path} cannot be made ({error})") from error
+
+
+def _remove(path: Path) -> None:
+    for name in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
+        name.unlink(missing_ok=True)
 
 
 def _opened(path: Path) -> sqlite3.Connection:
