@@ -38,7 +38,10 @@ def test_head_is_shown_as_the_type_it_has(streams: Streams, kind: str, key: floa
     assert streams("info", "a", "--json").json["head"] == key
 
 
-def test_info_tells_of_unique_ids(streams: Streams) -> None:
+def test_info_tells_unions_and_unique_ids(streams: Streams) -> None:
+    streams.shapes()
+    assert streams("info", "shapes", "--json").json["variants"] == ["Circle", "Square"]
+    assert "Circle, Square" in streams("info", "shapes").text
     streams("create", "ids", "--field", "id:str", "--unique-by", "id", "--unique-window", "5")
     streams("publish", "ids", given=b'{"id": "a"}\n')
     assert "id among the last 5 entries, " in streams("info", "ids").text

@@ -137,7 +137,7 @@ def test_a_flipped_bit_in_any_byte_is_found_by_verify_and_costs_the_entries_of_o
     for file, offsets in frames.items():
         whole = file.read_bytes()
         in_headers = {offset + at for offset in offsets for at in range(64)}
-        for at in sorted(in_headers | set(range(0, len(whole), 1 if CAMPAIGN else 9))):
+        for at in sorted(in_headers | set(range(0, len(whole), 1 if CAMPAIGN else 19))):
             raw = bytearray(whole)
             raw[at] ^= 1 << (at + at // 8) % 8
             file.write_bytes(raw)

@@ -23,6 +23,7 @@ from headrace.cli.stream_open import (
     opened_stream,
     stream_of,
     unique_of,
+    variants_of,
 )
 from headrace.kernel.errors import Damaged, Refused
 from headrace.log import LogInfo
@@ -44,6 +45,7 @@ def info(name: StreamName, store: StoreDir = DEFAULT_STORE, json: Json = False) 
             "path": printable(found.path),
             "schema": describe_schema(found.schema),
             "raw": raw,
+            "variants": variants_of(stream),
             "strict": stream.log.meta.strict,
             "head": head,
             "entries": found.entries,
@@ -122,6 +124,7 @@ def _lines(facts: dict[str, Any], found: LogInfo, ids_bytes: int) -> list[tuple[
     fields = ["plain bytes"] if facts["raw"] else [describe_field(field) for field in found.schema]
     lines: list[tuple[str, object]] = [("name", facts["name"]), ("path", found.path), ("id", found.id)]
     lines += [("field" if not at else "", field) for at, field in enumerate(fields)]
+    lines += [("variants", ", ".join(facts["variants"]))] if facts["variants"] else []
     strict = ", strictly increasing" if facts["strict"] else ""
     lines.append(("order by", f"{found.order_by or 'index'}{strict}"))
     if found.order_by is not None:

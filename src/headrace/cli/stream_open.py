@@ -64,6 +64,12 @@ def is_union(stream: Stream) -> bool:
     return TAG in stream.schema.names
 
 
+def variants_of(stream: Stream) -> list[str]:
+    """The names of the classes of a union."""
+    stored = stream.log.meta.extra.get("stream", {})
+    return sorted(stored.get("required", {})) if is_union(stream) else []
+
+
 def unique_of(stream: Stream) -> tuple[str | None, int | None]:
     """The field of unique ids, and the window in which they are unique."""
     stored = stream.log.meta.extra.get("stream", {})

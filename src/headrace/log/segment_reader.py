@@ -190,9 +190,15 @@ class SegmentReader:
         self._epoch = header.epoch
 
     def _group_is_whole(self) -> bool:
-        """Whether something follows the group at this offset: then all of it is there."""
+        """Whether something follows the group at this offset: then all of it is there, or was."""
         offset = max(self._offset, self._whole_until)
-        while (header := self._view.header(offset)) is not None and self._fits(header, offset):
+        while True:
+            header = self._view.header(offset)
+            if header is None or not self._fits(header, offset):
+                found = find_frame(self._view, offset + HEADER_BYTES, self._goes_on)
+                if found is None:
+                    break
+                offset, header = found
             offset += header.frame_bytes
             if not header.grouped:
                 if offset <= self._view.refresh():
