@@ -67,3 +67,15 @@ def test_a_reader_that_has_enough_is_no_error(streams: Streams) -> None:
             process.stdout.close()
             assert process.stderr.read() == b""
             assert process.wait(timeout=60) == 141, words
+
+
+def test_a_query_is_answered_as_it_goes_and_can_be_interrupted(streams: Streams) -> None:
+    streams("create", "a", "--field", "n:int")
+    words = ["stream", "query", "a", "SELECT n FROM range(1000000000000) t(n)", "--store", str(streams.path)]
+    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"n": 0}
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == b"error (interrupted): stopped before the end, as you asked\n"

@@ -59,8 +59,8 @@ def publish(
         started = time.perf_counter()
         with (
             stream.publisher() as publisher,
-            console.progress("publishing") as advance,
             _telling(tally, console),
+            console.progress("publishing") as advance,
         ):
             _publish_all(rows, stream, publisher, tally, advance)
         seconds = max(time.perf_counter() - started, 1e-9)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,23 +43,46 @@ class BadQuery(Refused):
     code = "bad_query"
 
 
+_Explain = Callable[[Exception], Exception]
+
+
 class Result:
     """The batches that answer a query."""
 
-    def __init__(self, reader: pa.RecordBatchReader, explain: Callable[[Exception], Exception]) -> None:
+    def __init__(self, reader: pa.RecordBatchReader, working: _Working, explain: _Explain) -> None:
         self.schema = pa.schema([field.with_type(_in_utc(field.type)) for field in reader.schema])
         self._reader = reader
+        self._working = working
         self._explain = explain
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         while True:
             try:
-                batch = self._reader.read_next_batch()
-            except StopIteration:
-                return
+                batch = self._working.do(lambda: next(self._reader, None))
             except Exception as error:
                 raise self._explain(error) from error
+            if batch is None:
+                return
             yield batch.cast(self.schema)
+
+
+class _Working:
+    """A thread that does what may take long in DuckDB, which is deaf to signals meanwhile.
+
+    Who waits for it is not: an interrupt, or any other end, ends the query as well.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._thread = ThreadPoolExecutor(1, "headrace-query")
+
+    def do(self, work: Callable[[], Any]) -> Any:
+        return self._thread.submit(work).result()
+
+    def close(self) -> None:
+        self._connection.interrupt()
+        self._thread.shutdown()
+        self._connection.close()
 
 
 @contextmanager
@@ -88,19 +112,24 @@ def query(
         return error
 
     connection = duckdb.connect(":memory:")
+    working = _Working(connection)
+
+    def begin() -> Any:
+        relation = connection.sql(sql)
+        return None if relation is None else relation.to_arrow_reader(_ROWS_AT_ONCE)
+
     try:
         for name in {stream.name.lower(): stream.name, ALIAS: ALIAS}.values():
             connection.register(name, dataset)
         try:
-            relation = connection.sql(sql)
-            if relation is None:
-                raise BadQuery("the statement gives no rows: ask with SELECT")
-            reader = relation.to_arrow_reader(_ROWS_AT_ONCE)
-        except (duckdb.Error, pa.ArrowException) as error:
+            reader = working.do(begin)
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise explain(error) from error
-        yield Result(reader, explain)
+        if reader is None:
+            raise BadQuery("the statement gives no rows: ask with SELECT")
+        yield Result(reader, working, explain)
     finally:
-        connection.close()
+        working.close()
 
 
 class StreamDataset(ds.Dataset):  # type: ignore[misc]
