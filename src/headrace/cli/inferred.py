@@ -35,13 +35,15 @@ def schema_of_lines(lines: Sequence[tuple[int, bytes]]) -> pa.Schema:
 
 
 def decided(schema: pa.Schema) -> pa.Schema:
-    """A file's schema as a stream can have it: no dictionaries, no columns of nothing, no metadata."""
+    """A file's schema as a stream can have it: no dictionaries, nothing of null, no nanoseconds or metadata."""
     return pa.schema([pa.field(one.name, _decided(one.type), one.nullable) for one in schema])
 
 
 def _decided(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return kind.value_type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.timestamp("us", tz=kind.tz)
     return pa.string() if pa.types.is_null(kind) else kind
 
 

@@ -99,6 +99,10 @@ def _check_names(schema: pa.Schema, stored: bool) -> None:
             raise SchemaMismatch(f"the schema has two fields {name!r}")
         if name.startswith("_") and not stored:
             raise SchemaMismatch(f"the field {name!r}: names that begin with '_' are headrace's own")
+        if getattr(schema.field(name).type, "unit", None) == "ns":
+            raise SchemaMismatch(
+                f"the field {name!r} counts nanoseconds, which Python's times do not: take 'us'"
+            )
 
 
 def _key_column(column: FieldType, name: str, variants: Sequence[Variant]) -> FieldType:
