@@ -35,7 +35,7 @@ def schema_of_lines(lines: Sequence[tuple[int, bytes]]) -> pa.Schema:
 
 
 def decided(schema: pa.Schema) -> pa.Schema:
-    """A file's schema as a stream can have it: no dictionaries, nothing of null, no nanoseconds or metadata."""
+    """A file's schema as a stream can have it: no dictionaries, nulls, nanoseconds or metadata."""
     return pa.schema([pa.field(one.name, _decided(one.type), one.nullable) for one in schema])
 
 
