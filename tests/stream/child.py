@@ -15,7 +15,8 @@ from .samples import Named, Number, Order
 
 
 def say(*words: object) -> None:
-    print(*words, flush=True)
+    """One line in one write: a kill leaves all of it or nothing."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
 
 
 def heads(path: str, name: str, until: str) -> None:
@@ -123,22 +124,6 @@ def create(path: str, count: str) -> None:
                 pass
             store.stream(f"t{n}", Number).close()
     say(*won)
-
-
-def nursery() -> None:
-    """Fork a process for each line of input, which says what it does; say "gone" when it has ended.
-
-    Starting Python anew for each of many kills would take longer than the kills.
-    """
-    for line in sys.stdin:
-        pid = os.fork()
-        if pid == 0:
-            function, *arguments = line.split()
-            globals()[function](*arguments)
-            os._exit(0)
-        say("pid", pid)
-        os.waitpid(pid, 0)
-        say("gone")
 
 
 def many_ids(path: str, name: str, count: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -118,30 +117,20 @@ def child(*arguments: object) -> subprocess.Popen[str]:
     )
 
 
-class Nursery:
-    """Processes that are killed: `lives` starts one and lets it say so many lines; all that it said."""
+def life(lines: int, *arguments: object) -> list[list[str]]:
+    """A process that runs a function of `child.py` and is killed once it has said so many lines.
 
-    def __init__(self) -> None:
-        self._process = child("nursery")
-
-    def lives(self, lines: int, *arguments: object) -> list[list[str]]:
-        assert self._process.stdin is not None
-        print(*arguments, file=self._process.stdin, flush=True)
-        said: list[list[str]] = []
-        pid = 0
-        while (line := line_of(self._process)) != "gone":
-            words = line.split()
-            if words[:1] == ["pid"]:
-                pid = int(words[1])
-            else:
-                said.append(words)
-            if pid and len(said) >= lines:
-                os.kill(pid, signal.SIGKILL)
-                pid = 0
-        return said
-
-    def close(self) -> None:
-        end(self._process)
+    All that it said, without a line that the kill may have cut short.
+    """
+    process = child(*arguments)
+    assert process.stdout is not None
+    said: list[str] = []
+    while len(said) < lines and (line := process.stdout.readline()):
+        said.append(line)
+    process.kill()
+    said += process.stdout.readlines()
+    process.wait(PATIENCE_S)
+    return [line.split() for line in said if line.endswith("\n")]
 
 
 def line_of(process: subprocess.Popen[str]) -> str:

@@ -13,24 +13,22 @@ import headrace as hr
 from headrace.log import DamagedEntries, Finalize
 from headrace.log.damage import Damage
 
-from .samples import Nursery, Order, order, publish_all, until, values
+from .samples import Order, life, order, publish_all, until, values
 
 
 def test_kills_in_the_middle_of_publishing_lose_nothing_acknowledged(store: hr.Store) -> None:
     """A process is killed again and again; a listener follows all the time and hears every entry once."""
     stream = store.stream("s", Order, order_by="at", settings=hr.Settings(finalize=Finalize(entries=64)))
-    nursery = Nursery()
     heard: list[Any] = []
     listener = stream.listener(heard.append)
     durable = checked = 0
-    for life in range(25):
-        said = nursery.lives(2 + life * 7 % 23, "publish", store.path, "s", stream.next_index)
+    for number in range(20):
+        said = life(2 + number * 7 % 23, "publish", store.path, "s", stream.next_index)
         durable = max([durable, *(int(words[0]) for words in said if words[0].isdigit())])
         assert stream.next_index >= durable
         count = stream.next_index
         assert values(stream, checked, until=count) == [order(n) for n in range(checked, count)]
         checked = max(0, count - 100)  # a kill may only touch the end
-    nursery.close()
     assert durable > 100
     publish_all(stream, [order(stream.next_index)])
     assert stream.verify().ok

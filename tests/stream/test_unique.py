@@ -24,7 +24,7 @@ from headrace.log import Log
 from headrace.stream import DuplicateId
 from headrace.stream.unique import IDS_FILE, UniqueIds
 
-from .samples import T0, Named, Nursery, child, line_of, publish_all, temporary_store, values
+from .samples import T0, Named, child, life, line_of, publish_all, temporary_store, values
 
 
 @dataclass(frozen=True)
@@ -341,16 +341,14 @@ def test_ids_are_exact_after_many_kills_in_the_middle_of_publishing(store: hr.St
     """A process publishes some 4000 ids again and again, singly and in batches, until it is killed."""
     stream = store.stream("s", Named, unique_by="id")
     durable: set[str] = set()
-    nursery = Nursery()
-    for seed in range(25):
-        said = nursery.lives(5 + 37 * seed % 211, "publish_ids", store.path, "s", seed)
+    for seed in range(20):
+        said = life(5 + 37 * seed % 211, "publish_ids", store.path, "s", seed)
         durable |= {words[1] for words in said if len(words) == 2 and words[0] == "durable"}
         there = ids_of(stream)
         assert len(there) == len(set(there)), "an id is there twice"
         assert durable <= set(there), "an acknowledged id is gone"
         refused = {words[1] for words in said if len(words) == 2 and words[0] == "refused"}
         assert refused <= set(there), "an id was refused that is not there"
-    nursery.close()
     assert len(durable) > 100
     with stream.publisher() as publisher:
         before = set(ids_of(stream))
