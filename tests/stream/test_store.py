@@ -96,7 +96,7 @@ def test_bad_names_are_refused_everywhere(store: hr.Store, name: Any) -> None:
         with pytest.raises(BadName):
             call()
     assert store.streams() == []
-    assert sorted(path.name for path in store.path.iterdir()) == ["store.json", "streams"]
+    assert sorted(path.name for path in store.path.iterdir()) == ["lock", "store.json", "streams"]
 
 
 def test_streams_are_listed_in_order_and_nothing_else_is(store: hr.Store) -> None:

@@ -61,7 +61,8 @@ class Listener:
 
     def start(self) -> None:
         """Begin. `Stream.listener` does it, once the stream knows of the listener."""
-        self._thread.start()
+        if not self._stopping.is_set():  # the stream may have been closed meanwhile
+            self._thread.start()
 
     def stop(self) -> None:
         """End after the call that is under way; from any thread, the callback's own as well."""
@@ -70,7 +71,7 @@ class Listener:
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until it has ended; False when the timeout came first."""
-        if threading.current_thread() is not self._thread:
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 

@@ -7,6 +7,7 @@ Opening a store takes no lock, so many processes have it open at once; each stre
 
     data/
       store.json            what this directory is
+      lock                  held while the store or a stream is made
       streams/orders/       one log for each stream
 """
 
@@ -35,7 +36,7 @@ from headrace.kernel.errors import (
 )
 from headrace.kernel.names import checked_name, is_name
 from headrace.log.disk import Disk
-from headrace.log.lock import WriterLock
+from headrace.log.lock import LOCK_FILE, WriterLock
 from headrace.log.log import Log
 from headrace.log.meta import META_FILE, Meta
 from headrace.log.settings import Settings
@@ -189,8 +190,7 @@ class Store:
     @contextlib.contextmanager
     def _creating(self) -> Iterator[None]:
         """One at a time, in all processes, looks whether a stream is there and makes it."""
-        with self._disk.opened(self.path / STORE_FILE, write=True) as file:
-            file.lock()
+        with _alone(self._disk, self.path):
             yield
 
     def _create(self, path: Path, declaration: Declaration, config: StreamConfig) -> None:
@@ -220,6 +220,14 @@ class Store:
             raise Closed(f"the store {self.path} is closed")
 
 
+@contextlib.contextmanager
+def _alone(disk: Disk, directory: Path) -> Iterator[None]:
+    """Hold the store's lock: who makes the store or a stream in it does so alone, in all processes."""
+    with disk.opened(directory / LOCK_FILE, write=True, create=True) as file:
+        file.lock()
+        yield
+
+
 class _About(msgspec.Struct):
     format: int
 
@@ -230,12 +238,15 @@ def open_store(path: str | Path) -> Store:
     kind = disk.kind(directory)
     if kind == "file":
         raise NotALog(f"{directory} is a file; a store is a directory: choose another path")
-    begun = {STREAMS_DIRECTORY, STORE_FILE + ".tmp"}  # what a creation that crashed leaves
+    begun = {STREAMS_DIRECTORY, STORE_FILE + ".tmp", LOCK_FILE}  # what a creation that crashed leaves
     if kind == "nothing" or begun.issuperset(disk.names(directory)):
-        disk.make_directory(directory / STREAMS_DIRECTORY)
-        disk.replace_whole(directory / STORE_FILE, msgspec.json.encode({"format": FORMAT}))
-        disk.sync_dir(directory)
-        disk.sync_dir(directory.parent)
+        disk.make_directory(directory)
+        with _alone(disk, directory):
+            if disk.kind(directory / STORE_FILE) == "nothing":
+                disk.make_directory(directory / STREAMS_DIRECTORY)
+                disk.replace_whole(directory / STORE_FILE, msgspec.json.encode({"format": FORMAT}))
+                disk.sync_dir(directory)
+                disk.sync_dir(directory.parent)
     if disk.kind(directory / STORE_FILE) == "nothing":
         raise NotALog(f"{directory} is not a store (it has no {STORE_FILE}): choose another path")
     try:
