@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -236,7 +237,10 @@ def test_today_the_same_log_is_written_with_the_same_names_and_headers(
     for segment in segments:
         assert headers(made / segment) == headers(golden / name / segment)
         assert len(headers(made / segment)) >= 2
-    assert (made / "mark").read_bytes() == (golden / name / "mark").read_bytes()
+    mark = read_extent(Disk(), made)
+    assert mark is not None
+    # HEAD came into spare bytes of the mark later: the first headrace left them zero.
+    assert replace(mark, head_key=0, durable_head=0) == read_extent(Disk(), golden / name)
 
 
 def test_heads_come_back_as_heads(golden: Path) -> None:

@@ -9,7 +9,7 @@ an error leaves it as it was. After a failure that leaves the disk in doubt noth
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,6 +32,8 @@ from headrace.log.retention import free_or_remove, removable
 from headrace.log.segment_name import Listing
 from headrace.log.state import Commit, LogState, encode_commit
 
+_PORTION_BYTES = 32 << 20
+
 
 @dataclass(slots=True)
 class _Frames:
@@ -45,11 +47,25 @@ class _Frames:
 
 
 @dataclass(frozen=True, slots=True)
+class _End:
+    """Where the log ends, or will when frames that are being made are written."""
+
+    index: int
+    head: int
+    last: int | None
+
+    @classmethod
+    def of(cls, state: LogState) -> _End:
+        return cls(state.next_index, state.head_key, state.last_key)
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """How far the log had been written at some moment, and the file to sync for it."""
 
     ticket: int
     next_index: int
+    head_key: int
     file: File
 
 
@@ -68,6 +84,7 @@ class Appender:
         self.state = state
         self.active = active
         self.durable_index = state.next_index
+        self._durable_head = state.head_key
         self.tickets = 0
         self.failure: Broken | None = None
         self._disk = disk
@@ -101,9 +118,49 @@ class Appender:
     def append(self, batches: Sequence[pa.RecordBatch], commit: Commit | None = None) -> int:
         """Append batches, as one atomic group if there is a commit; the index of the first entry."""
         self.check()
-        base = index = self.state.next_index
-        head, last = self.state.head_key, self.state.last_key
+        base = self.state.next_index
         frames = _Frames()
+        end = self._add_batches(frames, batches, _End.of(self.state), grouped=commit is not None)
+        if commit is not None:
+            self._add_marker(frames, Kind.COMMIT, end.index, end.head, body=encode_commit(commit))
+        self._take(frames)
+        return base
+
+    def append_large_group(self, batches: Iterable[pa.RecordBatch], commit: Commit) -> Commit:
+        """The same for a group of any size: it is written as it comes, and counts once its commit is there.
+
+        Without containers only, which bound a group by themselves. After an error in the midst of it nothing
+        can be appended any more: reopening takes away the part that was written.
+        """
+        self.check()
+        self.write_held()
+        self._make_room(_Frames())
+        end, frames, written = _End.of(self.state), _Frames(), list[_Frames]()
+        try:
+            for records in batches:
+                end = self._add_batches(frames, [records], end, grouped=True)
+                if frames.bytes >= _PORTION_BYTES:
+                    self._write(frames)
+                    frames.parts.clear()
+                    written.append(frames)
+                    frames = _Frames()
+            commit = replace(commit, next_index=end.index)
+            self._add_marker(frames, Kind.COMMIT, end.index, end.head, body=encode_commit(commit))
+            self._write(frames)
+        except BaseException as error:
+            if written:
+                self.fail(Broken(f"a group was cut short ({error}): reopen the log"))
+            raise
+        for portion in (*written, frames):
+            self._apply(portion)
+        self.write_mark()
+        return commit
+
+    def _add_batches(
+        self, frames: _Frames, batches: Sequence[pa.RecordBatch], end: _End, *, grouped: bool
+    ) -> _End:
+        """Add a frame for each batch; where the log will end then."""
+        index, head, last = end.index, end.head, end.last
         for records in batches:
             body = self._encoder.encode(records)
             if body.body_bytes > BATCH_BYTES_MAX:
@@ -119,16 +176,13 @@ class Appender:
                 self.state.epoch,
                 body.body_bytes,
                 body.body_sum,
-                body.marks | marks(grouped=commit is not None),
+                body.marks | marks(grouped=grouped),
             )
             self._add(frames, header, body.pieces)
             index, head, last = index + len(records), last_key, last_key
         if index > INDEX_MAX:
             raise TooLarge(f"the log would pass index {INDEX_MAX}")
-        if commit is not None:
-            self._add_marker(frames, Kind.COMMIT, index, head, body=encode_commit(commit))
-        self._take(frames)
-        return base
+        return _End(index, head, last)
 
     def head(self, key: int) -> None:
         """Promise that no later entry has a smaller order key."""
@@ -202,11 +256,14 @@ class Appender:
             self._held.append(frames)
         else:
             self._write(frames)
+        self._apply(frames)
+        if tell and not self._held:
+            self.write_mark()
+
+    def _apply(self, frames: _Frames) -> None:
         for header, body in zip(frames.headers, frames.bodies, strict=True):
             self.state.apply(header, body)
         self.tickets += len(frames.headers)
-        if tell and not self._held:
-            self.write_mark()
 
     def _write(self, frames: _Frames) -> None:
         try:
@@ -281,6 +338,7 @@ class Appender:
         except HeadraceError as error:
             raise self.fail(error) from error
         self.durable_index = self.state.next_index
+        self._durable_head = self.state.head_key
         self.write_mark()
         self.apply_retention()
 
@@ -329,13 +387,14 @@ class Appender:
 
     def written(self) -> Written:
         """What a sync that begins now will make durable."""
-        return Written(self.tickets, self.state.next_index, self.active.file)
+        return Written(self.tickets, self.state.next_index, self.state.head_key, self.active.file)
 
     def sync(self, written: Written) -> None:
         """Make `written` durable. Runs beside appends; a segment finalized meanwhile is synced already."""
         self._sync_file(written.file)
         self.check()  # acknowledged is only what was synced before anyone took over
         self.durable_index = max(self.durable_index, written.next_index)
+        self._durable_head = max(self._durable_head, written.head_key)
         self.write_mark()
 
     def _sync_file(self, file: File) -> None:
@@ -394,14 +453,22 @@ class Appender:
 
     def extent(self) -> Extent:
         state = self.state
-        return Extent(state.base_index, state.next_index, self.durable_index, state.epoch)
+        heads = state.head_key, self._durable_head
+        return Extent(state.base_index, state.next_index, self.durable_index, state.epoch, *heads)
 
     def write_mark(self) -> None:
         """Tell readers in all processes how far the log reaches."""
         if self.failure is None:
             state = self.state
             with contextlib.suppress(HeadraceError):  # a hint: the segments are the truth
-                self._mark.write_fields(state.base_index, state.next_index, self.durable_index, state.epoch)
+                self._mark.write_fields(
+                    state.base_index,
+                    state.next_index,
+                    self.durable_index,
+                    state.epoch,
+                    state.head_key,
+                    self._durable_head,
+                )
 
     def close(self, *, clean: bool) -> None:
         if clean and self.failure is None and self._lock.held:

@@ -10,6 +10,7 @@ behind the damaged place afterwards, so reading goes on with everything that is 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -47,6 +48,9 @@ class Cursor:
         self._on_damage = on_damage
         self._mark = Mark.open(disk, directory, write=False)
         self._segment: SegmentReader | None = None
+        self._ahead: list[FinalName] = []
+        """Finalized segments after this one, the nearest last, as they were when the directory was read."""
+        self._ahead_epoch = 0
         self._epoch: int | None = None
         """Of the last batch that was delivered."""
         self._told: Damage | None = None
@@ -125,7 +129,10 @@ class Cursor:
 
     def _open_segment(self) -> bool:
         """Open the segment that holds the next index; False if there is none yet."""
+        if self._open_ahead():
+            return True
         for _ in range(10):  # a segment may be renamed or removed between listing and opening
+            epoch = self._extent().epoch
             listing = Listing.of(self._disk.names(self._directory))
             if listing.segments:
                 self._skip_trimmed(listing)
@@ -146,12 +153,36 @@ class Cursor:
                 self._tell(Damage("missing", str(name), 0, 0, *lost, what))
             segment.seek(self.index)
             self._segment = segment
+            later = bisect_left(listing.finals, self.index, key=lambda final: final.first_index)
+            self._ahead = list(reversed(listing.finals[later:]))
+            self._ahead_epoch = epoch
             return True
         durable_index = self._durable(Listing.of(self._disk.names(self._directory)))
         if durable_index > self.index:
             what = "the segment with the newest entries is missing"
             self._tell(Damage("cut", self._directory.name, 0, 0, self.index, durable_index, what))
         return False
+
+    def _open_ahead(self) -> bool:
+        """Go on with the segment that is known to come next: a log of thousands is listed once, not each time.
+
+        Finalized segments never change. One that is gone, trimmed or cut off, is not found; and what was
+        delivered before it can only have been cut off together with it.
+        """
+        while self._ahead and self._ahead[-1].first_index < self.index:
+            self._ahead.pop()
+        if not self._ahead or self._ahead[-1].first_index != self.index:
+            return False
+        if self._extent().epoch != self._ahead_epoch:  # cut, or taken over: read the directory again
+            self._ahead.clear()
+            return False
+        name = self._ahead.pop()
+        try:
+            self._segment = SegmentReader.open(self._disk, self._directory, name, self._meta, self._columns)
+        except NotFound:
+            self._ahead.clear()
+            return False
+        return True
 
     def _skip_trimmed(self, listing: Listing) -> None:
         extent = self._mark.read()

@@ -16,6 +16,7 @@ from headrace.log.mark import MARK_FILE, Extent, read_extent
 from headrace.log.meta import META_FILE, Meta
 from headrace.log.positions import POSITIONS_DIRECTORY, read_positions
 from headrace.log.segment_name import Listing, parse_name
+from headrace.log.segment_reader import Batch
 from headrace.log.settings import Settings
 
 _OURS = {META_FILE, MARK_FILE, LOCK_FILE, KEPT_DIRECTORY, POSITIONS_DIRECTORY}
@@ -78,9 +79,13 @@ def current_extent(disk: Disk, directory: Path, meta: Meta) -> Extent:
     start = listing.active.first_index if listing.active else 0
     damages: list[Damage] = []
     cursor = Cursor(disk, directory, meta, start, on_damage=damages.append)
+    finals = listing.finals
+    durable = (finals[-1].next_index, finals[-1].last_key) if finals else (0, 0)
+    head = durable[1]
     try:
-        while cursor.next() is not None:
-            pass
-        return Extent(next_index=cursor.index, epoch=listing.active.epoch if listing.active else 0)
+        while (item := cursor.next()) is not None:
+            head = max(head, item.last_key if isinstance(item, Batch) else item.key)
+        epoch = listing.active.epoch if listing.active else 0
+        return Extent(0, cursor.index, durable[0], epoch, head, durable[1])
     finally:
         cursor.close()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from headrace.log.damage import Recovery, Report
 from headrace.log.disk import Disk
 from headrace.log.info import LogInfo, current_extent, gather_info
 from headrace.log.keys import KeyColumn
-from headrace.log.mark import Extent
+from headrace.log.mark import Extent, Settled
 from headrace.log.meta import Meta
 from headrace.log.open import Wanted, check_schema, open_appender, open_meta
 from headrace.log.seek import index_of_key
@@ -111,9 +111,12 @@ class Log:
             return self._append_group(appender, batches, "", 0, "").base_index
 
     def append_group(
-        self, records: Sequence[pa.RecordBatch | pa.Table], *, writer: str, sequence: int, note: str = ""
+        self, records: Iterable[pa.RecordBatch | pa.Table], *, writer: str, sequence: int, note: str = ""
     ) -> Commit:
         """Append several batches as one atomic group: readers see all of it or nothing.
+
+        The batches may be made as they are needed: a group can be larger than memory. An error that the
+        making raises after a part was written leaves the log broken, for reopening to put right.
 
         `writer` and `sequence` make it safe to repeat: a group whose sequence number is not larger than the
         last one committed by that writer is answered (`repeated=True`), not appended again.
@@ -122,13 +125,16 @@ class Log:
         _check_text(note, "a group's note", 0, NOTE_BYTES_MAX)
         if not isinstance(sequence, int) or not -(1 << 63) <= sequence < 1 << 63:
             raise Refused(f"a sequence number is an integer of 64 bits, not {sequence!r}")
-        batches = [batch for part in records for batch in self._checked(part)]
+        batches = (batch for part in records for batch in self._checked(part))
         with self._lock:
             appender = self._writer()
             last = appender.state.commits.get(writer)
             if last is not None and sequence <= last.sequence:
                 return Commit(writer, sequence, last.base_index, last.next_index, last.note, repeated=True)
-            return self._append_group(appender, batches, writer, sequence, note)
+            if self._meta.settings.containers or isinstance(records, Sequence):
+                return self._append_group(appender, list(batches), writer, sequence, note)
+            base = appender.state.next_index
+            return appender.append_large_group(batches, Commit(writer, sequence, base, base, note))
 
     def last_commit(self, writer: str) -> Commit | None:
         """The last group that `writer` committed."""
@@ -310,6 +316,14 @@ class Log:
     def durable_index(self) -> int:
         """Every entry below it survives a power cut."""
         return self._extent().durable_index
+
+    @property
+    def settled(self) -> Settled:
+        """How far one may read who must never see an entry, or HEAD, taken back by a power cut."""
+        extent = self._extent()
+        if self._meta.settings.durability == "os":
+            return Settled(extent.next_index, extent.head_key)
+        return Settled(extent.durable_index, extent.durable_head)
 
     @property
     def head_key(self) -> int:

@@ -3,6 +3,7 @@
      0  4  magic "hrm1"             8  8  first index kept       32  4  epoch
      4  4  checksum of 8..63       16  8  next index             36  4  flags: 1 closed cleanly,
                                    24  8  durable index                        2 a sync failed
+                                   40  8  HEAD                   48  8  HEAD that is durable
 
 Written with one small `pwrite` after each append and each sync, never synced itself. It is a hint, and
 what is built on it is safe for that reason:
@@ -29,8 +30,8 @@ from headrace.log.disk import Disk, File
 
 MARK_FILE = "mark"
 _MAGIC = b"hrm1"
-_RECORD = struct.Struct("<4sIQQQII24x")
-_FIELDS = struct.Struct("<QQQII24x")
+_RECORD = struct.Struct("<4sIQQQIIQQ8x")
+_FIELDS = struct.Struct("<QQQIIQQ8x")
 _SEAL = struct.Struct("<4sI")
 _CLEAN, _SUSPECT = 1, 2
 
@@ -43,8 +44,19 @@ class Extent:
     next_index: int = 0
     durable_index: int = 0
     epoch: int = 0
+    head_key: int = 0
+    durable_head: int = 0
+    """HEAD as it stood when the last sync began: no power cut takes it back."""
     clean: bool = False
     suspect: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What stays, whatever happens: the entries below `next_index`, and HEAD (sortable)."""
+
+    next_index: int
+    head_key: int
 
 
 class Mark:
@@ -61,13 +73,21 @@ class Mark:
 
     def write(self, at: Extent) -> None:
         flags = (_CLEAN if at.clean else 0) | (_SUSPECT if at.suspect else 0)
-        self.write_fields(at.base_index, at.next_index, at.durable_index, at.epoch, flags)
+        heads = at.head_key, at.durable_head
+        self.write_fields(at.base_index, at.next_index, at.durable_index, at.epoch, *heads, flags)
 
     def write_fields(
-        self, base_index: int, next_index: int, durable: int, epoch: int, flags: int = 0
+        self,
+        base_index: int,
+        next_index: int,
+        durable: int,
+        epoch: int,
+        head: int,
+        durable_head: int,
+        flags: int = 0,
     ) -> None:
         """The same without an Extent, for every append and every sync."""
-        fields = _FIELDS.pack(base_index, next_index, durable, epoch, flags)
+        fields = _FIELDS.pack(base_index, next_index, durable, epoch, flags, head, durable_head)
         assert self._file is not None
         seal = xxhash.xxh3_64_intdigest(fields) & 0xFFFFFFFF
         self._file.write([_SEAL.pack(_MAGIC, seal) + fields], 0)
@@ -79,11 +99,10 @@ class Mark:
         for _ in range(3):  # a reader may catch a write half done: look again
             raw = self._file.read(_RECORD.size, 0)
             if len(raw) == _RECORD.size:
-                magic, seal, base, next_index, durable, epoch, flags = _RECORD.unpack(raw)
+                magic, seal, base, next_index, durable, epoch, flags, *heads = _RECORD.unpack(raw)
                 if magic == _MAGIC and seal == xxhash.xxh3_64_intdigest(raw[8:]) & 0xFFFFFFFF:
-                    return Extent(
-                        base, next_index, durable, epoch, bool(flags & _CLEAN), bool(flags & _SUSPECT)
-                    )
+                    clean, suspect = bool(flags & _CLEAN), bool(flags & _SUSPECT)
+                    return Extent(base, next_index, durable, epoch, heads[0], heads[1], clean, suspect)
         return None
 
     def close(self) -> None:
