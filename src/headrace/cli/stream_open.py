@@ -67,7 +67,8 @@ def is_union(stream: Stream) -> bool:
 def variants_of(stream: Stream) -> list[str]:
     """The names of the classes of a union."""
     stored = stream.log.meta.extra.get("stream", {})
-    return sorted(stored.get("required", {})) if is_union(stream) else []
+    names = stored.get("required", {}) if is_union(stream) else {}
+    return sorted(name for name in names if "." not in name)  # with a dot: classes inside a field
 
 
 def unique_of(stream: Stream) -> tuple[str | None, int | None]:

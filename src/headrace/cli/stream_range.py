@@ -11,11 +11,11 @@ import typer
 
 from headrace.cli.console import Advance, Console
 from headrace.cli.log_read import at_most, damage_explained
-from headrace.cli.stream_keys import parse_key
 from headrace.kernel.errors import SchemaMismatch
 from headrace.log import Batch
 from headrace.log.cursor import OnDamage
 from headrace.stream import Stream, at_key
+from headrace.stream.key_text import parse_key
 from headrace.stream.places import Place
 
 Columns = Annotated[
@@ -69,9 +69,9 @@ class Range:
             raise typer.BadParameter("give --until or --until-key, not both", param_hint="--until")
         start: Place = _parse_place(self.start)
         if self.from_key is not None:
-            start = at_key(parse_key(self.from_key, stream, console))
+            start = at_key(parse_key(self.from_key, stream, console.note))
         if self.until_key is not None:
-            return start, at_key(parse_key(self.until_key, stream, console))
+            return start, at_key(parse_key(self.until_key, stream, console.note))
         return start, self.until
 
 

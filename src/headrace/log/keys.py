@@ -59,13 +59,13 @@ class KeyColumn:
         self.type = schema.field(at).type
         code: _Code
         if pa.types.is_floating(self.type):
-            self._storage, self._format = pa.float64(), "d"
+            self.storage, self._format = pa.float64(), "d"
             code = (encode_float, decode_float)
         elif pa.types.is_unsigned_integer(self.type):
-            self._storage, self._format = pa.uint64(), "Q"
+            self.storage, self._format = pa.uint64(), "Q"
             code = (int, int)
         elif pa.types.is_signed_integer(self.type) or pa.types.is_timestamp(self.type):
-            self._storage, self._format = pa.int64(), "q"
+            self.storage, self._format = pa.int64(), "q"
             code = (encode_int, decode_int)
         else:
             raise BadSettings(f"{name!r} is a {self.type}: order keys are integers, floats or timestamps")
@@ -80,7 +80,7 @@ class KeyColumn:
         if isinstance(value, float) and (self._format != "d" or value != value):
             raise KeyOrder(f"{value!r} cannot be the order key {self.name!r}, which is a {self.type}")
         try:
-            number = pa.scalar(value, self.type).cast(self._storage).as_py()
+            number = pa.scalar(value, self.type).cast(self.storage).as_py()
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise KeyOrder(
                 f"{value!r} cannot be the order key {self.name!r}, which is a {self.type}"
@@ -89,13 +89,21 @@ class KeyColumn:
             raise KeyOrder(f"the order key {self.name!r} cannot be null")
         return self._encode(number)
 
+    def number(self, key: int) -> Any:
+        """The plain number of 64 sortable bits."""
+        return self._decode(key)
+
+    def sortable(self, number: Any) -> int:
+        """The 64 sortable bits of a plain number."""
+        return self._encode(number)
+
     def decode(self, key: int) -> Any:
         """The value of 64 bits, as a Python object of the column's type."""
-        return pa.scalar(self._decode(key), self._storage).cast(self.type).as_py()
+        return pa.scalar(self._decode(key), self.storage).cast(self.type).as_py()
 
     def span(self, records: pa.RecordBatch, *, strict: bool = False) -> tuple[int, int]:
         """First and last key of a non-empty batch, after checking that they never go backwards."""
-        column = self._numbers(records)
+        column = self.numbers(records)
         if column.null_count:
             raise KeyOrder(f"the order key {self.name!r} is null in {column.null_count} entries")
         if self._format == "d" and pc.any(pc.is_nan(column)).as_py():
@@ -114,10 +122,11 @@ class KeyColumn:
 
     def find(self, records: pa.RecordBatch, key: int) -> int:
         """Row of the first entry of a sorted batch whose key (as 64 bits) is at least `key`."""
-        column = self._numbers(records)
+        column = self.numbers(records)
         values: memoryview[Any] = memoryview(column.buffers()[1]).cast("B").cast(self._format)  # type: ignore
         return bisect_left(values[column.offset : column.offset + len(column)], self._decode(key))
 
-    def _numbers(self, records: pa.RecordBatch) -> pa.Array:
+    def numbers(self, records: pa.RecordBatch) -> pa.Array:
+        """The keys of a batch as plain numbers, which sort as the keys do."""
         column = records.column(self.position)
-        return column if column.type == self._storage else column.cast(self._storage)
+        return column if column.type == self.storage else column.cast(self.storage)

@@ -141,6 +141,11 @@ class Log:
         with self._lock:
             return self._writer().state.commits.get(writer)
 
+    def commits(self) -> list[Commit]:
+        """The last group of every writer that is remembered, the one committed longest ago first."""
+        with self._lock:
+            return list(self._writer().state.commits.values())
+
     def head(self, key: Any) -> None:
         """Move HEAD: promise that no later entry will have a smaller order key."""
         with self._lock:
@@ -272,12 +277,15 @@ class Log:
 
     def seek_key(self, key: Any) -> int:
         """The index of the first entry whose order key is at least `key`; the next index if there is none."""
+        return self.seek_sortable(self.sortable_key(key))
+
+    def seek_sortable(self, key: int) -> int:
+        """The same for a key that is given as its 64 sortable bits."""
         self._show_held()
         first_index, next_index = self.first_index, self.next_index
         if self._meta.order_by is None:
-            return max(first_index, min(self.sortable_key(key), next_index))
-        sortable = self.sortable_key(key)
-        found = index_of_key(self._disk, self.path, self._meta, sortable, first_index)
+            return max(first_index, min(key, next_index))
+        found = index_of_key(self._disk, self.path, self._meta, key, first_index)
         return next_index if found is None else found
 
     def sortable_key(self, key: Any) -> int:

@@ -35,7 +35,7 @@ class Finalize:
 SCAN = Finalize()
 """Segments as scans like them: few and large."""
 
-SHERLOCK = Finalize(bytes=10 * MIB, entries=100_000_000, age_s=24 * 3600.0)
+SHERLOCK = Finalize(bytes=10_000_000, entries=100_000_000, age_s=24 * 3600.0)
 """The literal values of the Sherlock design."""
 
 

@@ -1,0 +1,161 @@
+"""The engine: running a producer over entries in order. Plain Python, the same in Spark and in tests.
+
+`on_entry(stream, entry, state)` is called for each entry, in the order (key, stream, index), and answers what
+is to be published: nothing, one output, or several. `on_head(key, state)` is called for every state each time the
+merged HEAD passes a *tick*, a multiple of `every`, before the entries from that key on. Ticks, not batches: so
+the calls are the same whatever the batches are.
+
+An output is published with the order key of what caused it. All outputs are put in one order by their cause:
+key, stream, index, then the order in which a call gave them; at a tick, by partition key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import GeneratorType
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.errors import KeyOrder
+from headrace.log.keys import KeyColumn
+from headrace.spark.states import States
+from headrace.stream.declaration import Declaration
+from headrace.stream.entry import Entry
+from headrace.stream.gather import Gathered
+
+TICK = -1
+CAUSE = ("_k", "_o", "_i", "_n", "_p")
+"""Columns that say what caused an output: key, stream (-1 at a tick), index, number, partition key."""
+
+
+class Arrived(NamedTuple):
+    """An entry on its way to a producer."""
+
+    number: Any
+    stream: int
+    at: int
+    partition: bytes
+    entry: Entry
+
+
+class Output(NamedTuple):
+    number: Any
+    stream: int
+    at: int
+    n: int
+    partition: bytes
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Key numbers: `start` up to, not including, `stop`; None: from the very first."""
+
+    start: Any
+    stop: Any
+
+
+class Engine:
+    def __init__(
+        self, producer: Any, streams: Sequence[str], key: KeyColumn, every: Any, emit_from: Any = None
+    ) -> None:
+        self._producer = producer
+        self._streams = streams
+        self._key = key
+        self._every = every if hasattr(producer, "on_head") else None
+        self._emit_from = emit_from
+
+    def run(self, interval: Interval, arrived: Iterable[Arrived], states: States) -> Iterator[Output]:
+        """What the producer makes of the entries and ticks of an interval, given in order."""
+        on_entry, names, every, get = self._producer.on_entry, self._streams, self._every, states.get
+        emit_from = self._emit_from
+        tick = 0  # the number of the next one
+        if every is not None and interval.start is not None:
+            tick = int(-(-interval.start // every))
+        begun = interval.start is not None
+        for number, stream, index, partition, entry in arrived:
+            if every is not None:
+                if not begun:  # before the first entry of all there is no state
+                    tick, begun = int(number // every) + 1, True
+                while tick * every <= number:
+                    tick = yield from self._tick(tick, number, states)
+            made = on_entry(names[stream], entry, get(partition))
+            if made is not None and (emit_from is None or number >= emit_from):
+                for n, value in enumerate(_several(made)):
+                    yield Output(number, stream, index, n, b"", value)
+        while every is not None and begun and tick * every < interval.stop:
+            tick = yield from self._tick(tick, interval.stop, states)
+
+    def _tick(self, tick: int, last: Any, states: States) -> Generator[Output, None, int]:
+        """Call on_head for every state; the next tick, or the first one from `last` on if nobody is there."""
+        assert self._every is not None
+        number = tick * self._every
+        live = states.all()
+        if not live:
+            return max(tick + 1, int(last // self._every))
+        key = self._key.decode(self._key.sortable(number))
+        for partition, state in live:
+            made = self._producer.on_head(key, state)
+            if made is not None and (self._emit_from is None or number >= self._emit_from):
+                for n, value in enumerate(_several(made)):
+                    yield Output(number, TICK, 0, n, partition, value)
+        return tick + 1
+
+
+def _several(made: Any) -> Iterable[Any]:
+    """What a call answered, as outputs: lists, tuples and generators are several."""
+    return made if isinstance(made, list | tuple | GeneratorType) else (made,)
+
+
+def in_order(outputs: Iterable[Output]) -> list[Output]:
+    """Outputs of several buckets in the one order that they have."""
+    return sorted(outputs, key=lambda each: (each.number, each.stream, each.partition, each.at, each.n))
+
+
+def to_records(
+    outputs: Iterable[Output], declaration: Declaration, schema: pa.Schema, key: KeyColumn
+) -> pa.RecordBatch:
+    """Outputs as a batch of the output stream's schema, with the columns of `CAUSE`."""
+    gathered = Gathered(declaration, schema)
+    causes = []
+    for *cause, value in outputs:
+        gathered.take(value)
+        causes.append(cause)
+    records = gathered.records()
+    columns = zip(*causes, strict=True) if causes else [()] * len(CAUSE)
+    kinds = (key.storage, pa.int32(), pa.int64(), pa.int32(), pa.binary())
+    for name, values, kind in zip(CAUSE, columns, kinds, strict=True):
+        records = records.append_column(name, pa.array(values, kind))
+    _check_keys(records, declaration, key)
+    return records
+
+
+def _check_keys(records: pa.RecordBatch, declaration: Declaration, key: KeyColumn) -> None:
+    order_by = declaration.order_by
+    if order_by is None or not records.num_rows:
+        return
+    causes = records.column(records.schema.get_field_index(CAUSE[0]))
+    right = pc.equal(KeyColumn(records.schema, order_by).numbers(records), causes)
+    if not pc.all(right).as_py():
+        row = pc.index(right, False).as_py()
+        given = records.column(records.schema.get_field_index(order_by))[row]
+        cause = key.decode(key.sortable(causes[row].as_py()))
+        raise KeyOrder(
+            f"an output has the order key {given}, and was caused at {cause}: outputs are published with the "
+            "order key of their cause"
+        )
+
+
+def sorted_by_cause(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The outputs of all buckets in their one order, without the columns that told it."""
+    keys = [(name, "ascending") for name in ("_k", "_o", "_p", "_i", "_n")]
+    ordered = records.take(pc.sort_indices(records, sort_keys=keys)) if records.num_rows > 1 else records
+    return ordered.select([name for name in ordered.schema.names if name not in CAUSE])
+
+
+def partition_key(value: Any) -> bytes:
+    return msgspec.msgpack.encode(value)

@@ -1,0 +1,91 @@
+"""Planning: cutting a stretch of a stream into parts that are read beside one another.
+
+File names tell the indexes of finalized segments, so a plan over thousands of them reads one directory.
+Small segments go together into one part; a large one is cut where its footer says that a batch begins, so
+that no batch is read twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from headrace.kernel.errors import NotFound
+from headrace.log.disk import Disk
+from headrace.log.meta import Meta
+from headrace.log.segment_name import FinalName, Listing
+from headrace.log.table import read_footer
+from headrace.log.view import View
+
+_PART_BYTES = 64 << 20
+_PART_ROWS_LEAST = 1 << 14
+_PARTS_WANTED = 8
+_SAMPLE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The entries from `start` up to, not including, `stop`."""
+
+    start: int
+    stop: int
+
+
+def plan_spans(
+    disk: Disk, directory: Path, meta: Meta, start: int, stop: int, rows: int | None
+) -> list[Span]:
+    """Spans that follow one another from `start` to `stop`, each of about `rows` entries."""
+    if start >= stop:
+        return []
+    finals = [
+        name
+        for name in Listing.of(disk.names(directory)).finals
+        if name.next_index > start and name.first_index < stop
+    ]
+    wanted = rows or _usual_rows(disk, directory, finals, stop - start)
+    cuts = [start]
+    for name in finals:
+        if name.first_index > cuts[-1] and name.first_index - cuts[-1] >= wanted:
+            cuts.append(name.first_index)
+        if name.next_index - cuts[-1] >= wanted * 3 // 2:
+            cuts += _inside(disk, directory, meta, name, cuts[-1], wanted)
+    while stop - cuts[-1] >= wanted * 3 // 2:  # the active segment has no footer: cut it anywhere
+        cuts.append(cuts[-1] + wanted)
+    cuts = [cut for cut in cuts if cut < stop]
+    return [Span(first, last) for first, last in pairwise([*cuts, stop])]
+
+
+def _usual_rows(disk: Disk, directory: Path, finals: list[FinalName], entries: int) -> int:
+    """Rows of a part of a usual size, by the size of some segments; but enough parts for several cores."""
+    by_cores = -(-entries // _PARTS_WANTED)
+    some = finals[:: max(1, len(finals) // _SAMPLE)]
+    size = counted = 0
+    for name in some:
+        try:
+            size += disk.size(directory / str(name))
+        except NotFound:
+            continue  # trimmed just now
+        counted += name.next_index - name.first_index
+    by_bytes = _PART_BYTES * counted // size if size else by_cores
+    return max(_PART_ROWS_LEAST, min(by_bytes, by_cores))
+
+
+def _inside(disk: Disk, directory: Path, meta: Meta, name: FinalName, begun: int, wanted: int) -> list[int]:
+    """Indexes inside a segment at which to cut, `begun` being where the current part began."""
+    try:
+        with disk.opened(directory / str(name)) as file:
+            view = View(file, salt=meta.salt, finalized=True, copying=meta.settings.containers is not None)
+            footer = read_footer(view)
+            bases = list(footer.bases) if footer is not None else []
+    except NotFound:
+        return []
+    cuts: list[int] = []
+    while name.next_index - begun >= wanted * 3 // 2:
+        at = bisect_left(bases, begun + wanted)
+        if at >= len(bases) or bases[at] <= begun:
+            break
+        begun = bases[at]
+        cuts.append(begun)
+    return cuts

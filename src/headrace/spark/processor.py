@@ -1,0 +1,156 @@
+"""The stage of a TailProduce job that runs in Spark's workers: buckets of packed entries in, packed outputs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from headrace.log.keys import KeyColumn
+from headrace.spark import engine
+from headrace.spark.engine import Arrived, Engine, partition_key, to_records
+from headrace.spark.merge import INTERVAL, Interval, pack_message, unpacked
+from headrace.spark.projection import INDEX
+from headrace.spark.states import States
+from headrace.stream.declaration import Declaration, declare
+from headrace.stream.entry import Entry, EntryMaker
+
+PRODUCED_SCHEMA = StructType(
+    [
+        StructField("bucket", IntegerType(), False),
+        StructField("cut", StringType(), False),
+        StructField("packed", BinaryType(), True),
+    ]
+)
+_PAGE = StructType([StructField("page", IntegerType())])
+_STATE = StructType([StructField("state", BinaryType())])
+
+
+@dataclass(frozen=True)
+class Typed:
+    """A stream as a job declares it: workers make the declaration anew from this."""
+
+    name: str
+    kind: Any
+    order_by: Any
+    schema: pa.Schema
+    partition_by: str | None = None
+
+    def declaration(self) -> Declaration:
+        return declare(
+            self.schema if self.kind is None else self.kind, self.order_by, stored=self.kind is None
+        )
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """All that a worker must know of a job."""
+
+    producer: type
+    inputs: tuple[Typed, ...]
+    output: Typed
+    every: Any = None
+    emit_from: Any = None
+
+    @property
+    def key(self) -> KeyColumn:
+        first = self.inputs[0]
+        declaration = first.declaration()
+        assert declaration.order_by is not None
+        return KeyColumn(first.schema, declaration.order_by)
+
+    @property
+    def state_kind(self) -> type:
+        return getattr(self.producer, "State", dict)
+
+    def engine(self) -> Engine:
+        names = [each.name for each in self.inputs]
+        return Engine(self.producer(), names, self.key, self.every, self.emit_from)
+
+
+class Arriving:
+    """Makes entries of the batches of one input."""
+
+    def __init__(self, stream: int, typed: Typed) -> None:
+        declaration = typed.declaration()
+        assert declaration.order_by is not None
+        self._stream = stream
+        self._typed = typed
+        self._maker = EntryMaker(declaration)
+        self._order_by = declaration.order_by
+
+    def arrived(self, records: pa.RecordBatch, indexes: list[int]) -> list[Arrived]:
+        numbers = KeyColumn(records.schema, self._order_by).numbers(records).to_pylist()
+        keys, values = self._maker.keys_and_values(records)
+        entries = map(Entry, indexes, keys, values)
+        return list(
+            map(Arrived, numbers, [self._stream] * len(numbers), indexes, self._partitions(records), entries)
+        )
+
+    def _partitions(self, records: pa.RecordBatch) -> list[bytes]:
+        field = self._typed.partition_by
+        if field is None:
+            return [_NO_PARTITION] * records.num_rows
+        column = records.column(records.schema.get_field_index(field)).dictionary_encode()
+        keys = [partition_key(value) for value in column.dictionary.to_pylist()]
+        return [_NO_PARTITION if at is None else keys[at] for at in column.indices.to_pylist()]
+
+
+_NO_PARTITION = partition_key(None)
+
+
+class Processor(StatefulProcessor):
+    """Runs a job's producer for one bucket after another."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self._spec = spec
+
+    def init(self, handle: Any) -> None:
+        self._pages = handle.getMapState("pages", _PAGE, _STATE)
+        self._engine = self._spec.engine()
+        self._key = self._spec.key
+        self._arriving = [Arriving(at, typed) for at, typed in enumerate(self._spec.inputs)]
+        self._output = self._spec.output.declaration()
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        interval, arrived = None, []
+        for row in rows:
+            if row.stream == INTERVAL:
+                interval = msgspec.json.decode(bytes(row.packed), type=Interval)
+                continue
+            records = unpacked(bytes(row.packed))
+            indexes = records.column(records.schema.get_field_index(INDEX)).to_pylist()
+            arrived += self._arriving[row.stream].arrived(records.drop_columns([INDEX]), indexes)
+        assert interval is not None, "every bucket is told of every interval"
+        arrived.sort(key=_in_order)
+        states = States(self._spec.state_kind, self._load, self._save)
+        start = self._key.number(interval.start) if interval.start else None
+        numbers = engine.Interval(start, self._key.number(interval.stop))
+        outputs = self._engine.run(numbers, arrived, states)
+        records = to_records(outputs, self._output, self._spec.output.schema, self._key)
+        states.store()
+        packed = pack_message(records) if records.num_rows else None
+        yield Row(bucket=key[0], cut=str(interval.stop), packed=packed)
+
+    def close(self) -> None: ...
+
+    def _load(self, page: int) -> bytes | None:
+        found = self._pages.getValue((page,))
+        return None if found is None else bytes(found[0])
+
+    def _save(self, page: int, state: bytes | None) -> None:
+        if state is None:
+            self._pages.removeKey((page,))
+        else:
+            self._pages.updateValue((page,), (state,))
+
+
+def _in_order(arrived: Arrived) -> tuple[Any, int, int]:
+    return arrived[:3]

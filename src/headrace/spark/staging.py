@@ -1,0 +1,189 @@
+"""Staging: what a task of a sink leaves for the driver, and how the driver puts it in order.
+
+A task writes its rows as *runs*: Arrow files in `<store>/staging/<stream>/<query>/<batch>/`, each sorted by
+the order key. Names are unique, so an attempt that failed, or ran twice, disturbs nobody: the driver takes
+the runs that it is told of and nothing else, and removes the rest with the batch's directory.
+
+The driver merges all runs into one sequence of batches in key order, holding one batch of each at a time.
+
+Staged files are not synced: they matter only until the driver has them in the log, and if power fails before
+that, Spark runs the batch again. Their checksum is compared when they are read.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from headrace.kernel.errors import Damaged, NotFound
+from headrace.log.disk import error_for
+from headrace.log.keys import KeyColumn
+
+STAGING_DIRECTORY = "staging"
+_RUN_BYTES = 64 << 20
+_BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 8 << 20
+_ABANDONED_S = 7 * 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One staged file: rows in key order. Keys are sortable bits, 0 without an order key."""
+
+    path: str
+    rows: int
+    first_key: int
+    last_key: int
+    checksum: int
+
+
+def write_runs(
+    folder: Path, tables: Iterable[pa.Table], schema: pa.Schema, key: KeyColumn | None
+) -> list[Run]:
+    """Stage what a task was given. Rows that come in order make one run, whatever their number."""
+    writer: _RunWriter | None = None
+    runs: list[Run] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for table in _gathered(tables):
+            records = _sorted(table.combine_chunks(), key)
+            span = key.span(records) if key is not None else (0, 0)
+            if writer is not None and span[0] < writer.last_key:
+                runs.append(writer.close())
+                writer = None
+            writer = writer or _RunWriter(folder, schema)
+            writer.add(records, span)
+        return [*runs, writer.close()] if writer is not None else runs
+    except OSError as error:
+        raise error_for(error, folder) from error
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The tables, put together until they are worth sorting."""
+    waiting: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        waiting.append(table)
+        size += table.nbytes
+        if size >= _RUN_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if any(table.num_rows for table in waiting):
+        yield pa.concat_tables(waiting)
+
+
+def _sorted(table: pa.Table, key: KeyColumn | None) -> pa.RecordBatch:
+    records = table.to_batches()[0]
+    return records if key is None else sorted_by_key(records, key)
+
+
+def sorted_by_key(records: pa.RecordBatch, key: KeyColumn) -> pa.RecordBatch:
+    """The rows in the order of their keys; rows of one key stay in theirs."""
+    column = records.column(key.position)
+    if len(column) < 2 or pc.all(pc.greater_equal(column.slice(1), column.slice(0, len(column) - 1))).as_py():
+        return records
+    return records.take(pc.sort_indices(column))
+
+
+class _RunWriter:
+    def __init__(self, folder: Path, schema: pa.Schema) -> None:
+        self._path = folder / f"{uuid.uuid4().hex}.arrow"
+        self._file = pa.OSFile(str(self._path), "wb")
+        self._writer = pa.ipc.new_stream(self._file, schema)
+        self._rows = 0
+        self._first_key: int | None = None
+        self.last_key = 0
+
+    def add(self, records: pa.RecordBatch, span: tuple[int, int]) -> None:
+        step = max(1, min(_BATCH_ROWS, records.num_rows * _BATCH_BYTES // max(1, records.nbytes)))
+        for at in range(0, records.num_rows, step):
+            self._writer.write_batch(records.slice(at, step))
+        self._rows += records.num_rows
+        self._first_key = span[0] if self._first_key is None else self._first_key
+        self.last_key = span[1]
+
+    def close(self) -> Run:
+        self._writer.close()
+        self._file.close()
+        with pa.memory_map(str(self._path)) as written:
+            checksum = xxhash.xxh3_64_intdigest(written.read_buffer())
+        return Run(str(self._path), self._rows, self._first_key or 0, self.last_key, checksum)
+
+
+# --- on the driver
+
+
+def read_runs(runs: list[Run], key: KeyColumn | None) -> Iterator[pa.RecordBatch]:
+    """All rows of the runs in one order: by key, or run after run."""
+    if key is None:
+        for run in runs:
+            yield from _batches(run)
+        return
+    runs = sorted(runs, key=lambda run: run.first_key)
+    if all(one.last_key <= other.first_key for one, other in zip(runs, runs[1:], strict=False)):
+        for run in runs:
+            yield from _batches(run)
+    else:
+        yield from _merged([_batches(run) for run in runs], key)
+
+
+def _merged(sources: list[Iterator[pa.RecordBatch]], key: KeyColumn) -> Iterator[pa.RecordBatch]:
+    """Sorted sequences of batches as one. Each round takes from all what is not after the nearest batch end."""
+    heads = [(next(source, None), source) for source in sources]
+    while heads := [(batch, source) for batch, source in heads if batch is not None]:
+        bound = min(key.span(batch.slice(batch.num_rows - 1))[1] for batch, _ in heads)
+        taken, left = [], []
+        for batch, source in heads:
+            rows = key.find(batch, bound + 1)
+            taken.append(batch.slice(0, rows))
+            left.append((batch.slice(rows) if rows < batch.num_rows else next(source, None), source))
+        records = sorted_by_key(pa.concat_batches(taken), key)
+        for at in range(0, records.num_rows, _BATCH_ROWS):
+            yield records.slice(at, _BATCH_ROWS)
+        heads = left
+
+
+def _batches(run: Run) -> Iterator[pa.RecordBatch]:
+    try:
+        mapped = pa.memory_map(run.path)
+    except FileNotFoundError:
+        raise NotFound(
+            f"a staged file is not there ({run.path}): the driver and its workers must see the same directory"
+        ) from None
+    if xxhash.xxh3_64_intdigest(mapped.read_buffer()) != run.checksum:
+        raise Damaged(f"the staged file {run.path} is not what was written: run the batch again")
+    mapped.seek(0)
+    yield from pa.ipc.open_stream(mapped)
+
+
+# --- directories
+
+
+def staging_of(store: str, stream: str) -> Path:
+    return Path(store) / STAGING_DIRECTORY / stream
+
+
+def remove_staged(folder: Path, upto_batch: int) -> None:
+    """Remove what a query staged for batches up to this one: all of it is in the log, or was given up."""
+    if folder.is_dir():
+        for each in folder.iterdir():
+            if each.name.isdigit() and int(each.name) <= upto_batch:
+                shutil.rmtree(each, ignore_errors=True)
+
+
+def remove_abandoned(staging: Path) -> None:
+    """Remove what queries left that have not staged anything for a week."""
+    if not staging.is_dir():
+        return
+    for each in staging.iterdir():
+        newest = max((path.stat().st_mtime for path in (each, *each.iterdir())), default=0.0)
+        if newest < time.time() - _ABANDONED_S:
+            shutil.rmtree(each, ignore_errors=True)

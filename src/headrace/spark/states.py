@@ -1,0 +1,97 @@
+"""States: what a producer remembers, by partition key, kept by Spark between batches.
+
+Asking Spark's state store for one value costs a tenth of a millisecond, so states are not kept one by one but in
+*pages*: a page is a map from partition keys to states, and a bucket has 64 of them. What a batch touches is
+loaded once and stored once, whatever the number of entries.
+
+A state that equals a new one is not kept: to forget a key is to put its state back to what it was at first.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace.kernel.errors import SchemaMismatch
+
+PAGES = 64
+
+Load = Callable[[int], bytes | None]
+Save = Callable[[int, bytes | None], None]
+"""Of a page: None means that there is nothing on it."""
+
+
+class States:
+    """The states of one bucket, while a batch is worked on."""
+
+    def __init__(self, kind: type, load: Load, save: Save) -> None:
+        self._kind = kind
+        self._fresh = kind()
+        self._load = load
+        self._save = save
+        self._decode: Callable[[Any], Any] = msgspec.msgpack.Decoder(kind).decode
+        self._pages: dict[int, dict[bytes, msgspec.Raw]] = {}
+        self._live: dict[bytes, Any] = {}
+
+    def get(self, key: bytes) -> Any:
+        """The state of a partition key, new if there is none: change it in place."""
+        state = self._live.get(key)
+        if state is None:
+            raw = self._page(page_of(key)).get(key)
+            state = self._live[key] = self._kind() if raw is None else self._decode(raw)
+        return state
+
+    def all(self) -> list[tuple[bytes, Any]]:
+        """Every state that is not as new, in the order of the keys."""
+        for page in range(PAGES):
+            for key in self._page(page):
+                self.get(key)
+        return [(key, state) for key, state in sorted(self._live.items()) if state != self._fresh]
+
+    def store(self) -> None:
+        """Give back what has changed."""
+        changed: set[int] = set()
+        for key, state in self._live.items():
+            page = self._page(page_of(key))
+            if state == self._fresh:
+                if page.pop(key, None) is not None:
+                    changed.add(page_of(key))
+                continue
+            raw = self._encode(state)
+            if page.get(key) != raw:
+                page[key] = msgspec.Raw(raw)
+                changed.add(page_of(key))
+        for number in sorted(changed):
+            page = self._pages[number]
+            self._save(number, msgspec.msgpack.encode(page) if page else None)
+
+    def _page(self, number: int) -> dict[bytes, msgspec.Raw]:
+        if number not in self._pages:
+            raw = self._load(number)
+            self._pages[number] = (
+                {} if raw is None else msgspec.msgpack.decode(raw, type=dict[bytes, msgspec.Raw])
+            )
+        return self._pages[number]
+
+    def _encode(self, state: Any) -> bytes:
+        """The state as bytes; refused if it would come back as something else."""
+        try:
+            raw = msgspec.msgpack.encode(state)
+            same = self._decode(raw) == state
+        except (TypeError, msgspec.MsgspecError) as error:
+            raise SchemaMismatch(
+                f"the state {state!r} cannot be stored ({error}): declare its type as State"
+            ) from error
+        if not same:
+            raise SchemaMismatch(
+                f"the state {state!r} would come back as {self._decode(raw)!r}: declare its type as State"
+            )
+        return raw
+
+
+def page_of(key: bytes) -> int:
+    # Not the bits that chose the bucket: those are the same for all keys of it.
+    return zlib.crc32(key, 1) % PAGES

@@ -1,0 +1,341 @@
+"""TailProduce: producers over several streams, joined in the order of their keys.
+
+    job = hr.spark.tail_produce(spark, inputs={"quotes": Quote, "trades": Trade}, output="fills",
+                                output_type=Fill, partition_by="sym", store="data")
+
+    @job.producer
+    class Fills:
+        State = LastQuote                                  # what is remembered for each `sym`; dict by default
+
+        def on_entry(self, stream, entry, state): ...      # outputs, or None
+        def on_head(self, key, state): ...                 # optional: time has passed, see `head_every`
+
+    query = job.start("checkpoints/fills")                 # goes on for ever
+    job.run("checkpoints/fills")                           # works off what is there, and ends
+    job.locally(quotes=[...], trades=[...])                # plain Python over lists: what Spark gives
+
+Spark does the work: the merging source cuts the streams into batches (`merge`), Spark groups them by bucket and
+keeps the states (`processor`), and the sink lands the outputs exactly once (`packed_sink`). What a producer does is
+decided by the entries alone (`engine`), so the output is the same under any batch sizes, restarts and failures.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.kernel.errors import BadSettings, Closed, NotFound, SchemaMismatch
+from headrace.log.keys import KeyColumn
+from headrace.spark.datasource import MERGE_OPTION, PACKED_OPTION
+from headrace.spark.engine import Arrived, Interval, Output, in_order, to_records
+from headrace.spark.merge import MergePlan, bucket_of
+from headrace.spark.origin import existing_store
+from headrace.spark.packed_sink import PackedTarget
+from headrace.spark.processor import PRODUCED_SCHEMA, Arriving, JobSpec, Processor, Typed
+from headrace.spark.states import States
+from headrace.stream.entry import EntryMaker
+from headrace.stream.gather import Gathered
+from headrace.stream.store import Store
+from headrace.stream.stream import Stream
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STORE_CONF = "spark.headrace.path"
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def tail_produce(
+    spark: SparkSession,
+    *,
+    inputs: Sequence[str] | Mapping[str, Any],
+    output: str,
+    output_type: Any = None,
+    partition_by: str | Mapping[str, str] | None = None,
+    store: Store | str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> TailProduce:
+    """A job that reads `inputs` in the order of their keys and publishes to `output`.
+
+    `inputs` are names, or names with types; entries of inputs without a type are dicts. `partition_by` names the
+    field whose values have states of their own. The output stream is made if it is not there, of `output_type`,
+    ordered by the inputs' order key. `store` may be left out if the session says where it is (`session`).
+
+    Further options, see `TailProduce`: buckets, batch_entries, start_key, window, head_every, heartbeat_s,
+    writer, take_over.
+    """
+    path = store.path if isinstance(store, Store) else store or spark.conf.get(STORE_CONF, None)
+    if path is None:
+        raise BadSettings("say where the store is: tail_produce(..., store='data')")
+    types = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs)
+    if not types:
+        raise BadSettings("a job needs at least one input stream")
+    fields = partition_by if isinstance(partition_by, Mapping) else dict.fromkeys(types, partition_by)
+    with existing_store(os.fspath(path)) as opened:
+        typed = tuple(_input(opened, name, kind, fields.get(name)) for name, kind in types.items())
+        made = _output(opened, output, output_type, typed)
+    return TailProduce(spark, os.path.abspath(path), typed, made, **options)
+
+
+class TailProduce:
+    """A job. Its options:
+
+    buckets         how many parts the partition keys fall into, fixed for the job's life
+    batch_entries   entries of a micro-batch, about, at most
+    start_key       begin at this order key instead of the oldest entry
+    window          read this much before start_key first, to build the states; what comes of it is not published
+    head_every      call on_head at every multiple of this: a timedelta, or a number
+    heartbeat_s     while there are no entries, tell the output's readers so often that time has passed
+    writer          a name, if several jobs publish to one output
+    take_over       publish to an output that another query, whose checkpoint is lost, has published to
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        inputs: tuple[Typed, ...],
+        output: Typed,
+        *,
+        buckets: int = 8,
+        batch_entries: int = 250_000,
+        start_key: Any = None,
+        window: Any = None,
+        head_every: Any = None,
+        heartbeat_s: float = 5.0,
+        writer: str = "default",
+        take_over: bool = False,
+    ) -> None:
+        """Use `tail_produce`."""
+        if buckets < 1 or batch_entries < 1:
+            raise BadSettings("buckets and batch_entries are numbers from 1 on")
+        self._spark = spark
+        self._path = path
+        self._inputs = inputs
+        self._output = output
+        self._key = _common_key(inputs)
+        self._buckets = buckets if any(each.partition_by for each in inputs) else 1
+        self._batch_entries = batch_entries
+        self._every = None if head_every is None else _distance(head_every, self._key, "head_every")
+        self._heartbeat_s = heartbeat_s
+        self._target = PackedTarget(path, output.name, writer, take_over, output.order_by is not None)
+        self._start, self._emit_from = self._beginning(start_key, window)
+        self._producer: type | None = None
+
+    def producer(self, cls: type) -> type:
+        """Say which class produces: a decorator."""
+        if not callable(getattr(cls, "on_entry", None)):
+            raise BadSettings(f"{cls.__name__} has no method on_entry(self, stream, entry, state)")
+        if hasattr(cls, "on_head") and self._every is None:
+            raise BadSettings(
+                f"{cls.__name__} has on_head: say how often it is called, tail_produce(..., head_every=...)"
+            )
+        self._producer = cls
+        return cls
+
+    # --- on Spark
+
+    def start(
+        self, checkpoint: str | os.PathLike[str], *, available_now: bool = False, **trigger: Any
+    ) -> StreamingQuery:
+        """Start the job; it goes on from its checkpoint. `processingTime="10 seconds"` sets a pace."""
+        spec, spark = self._spec(), self._spark
+        for each in (spec.producer, *(typed.kind for typed in (*self._inputs, self._output))):
+            _pickle_by_value(each)
+        plan = MergePlan(
+            path=self._path,
+            streams=[each.name for each in self._inputs],
+            partition_by=[each.partition_by for each in self._inputs],
+            buckets=self._buckets,
+            entries=self._batch_entries,
+            start=self._start,
+            every=self._every if hasattr(spec.producer, "on_head") else None,
+            heartbeat_s=self._heartbeat_s,
+        )
+        merged = (
+            spark.readStream.format("headrace")
+            .option(MERGE_OPTION, msgspec.json.encode(plan).decode())
+            .load()
+        )
+        produced = merged.groupBy("bucket").transformWithState(
+            Processor(spec), PRODUCED_SCHEMA, "Append", "None"
+        )
+        writing = (
+            produced.writeStream.format("headrace")
+            .option(PACKED_OPTION, msgspec.json.encode(self._target).decode())
+            .option("checkpointLocation", os.fspath(checkpoint))
+            .outputMode("append")
+        )
+        if available_now:
+            writing = writing.trigger(availableNow=True)
+        elif trigger:
+            writing = writing.trigger(**trigger)
+        parallel = min(self._buckets, spark.sparkContext.defaultParallelism)
+        with _settings(spark, {"spark.sql.shuffle.partitions": str(parallel), _PROVIDER: ROCKSDB}):
+            return writing.start()
+
+    def run(self, checkpoint: str | os.PathLike[str]) -> StreamingQuery:
+        """Work off everything that is there, and end."""
+        query = self.start(checkpoint, available_now=True)
+        query.awaitTermination()
+        return query
+
+    # --- in plain Python
+
+    def locally(self, *, head: Any = None, **inputs: Sequence[Any]) -> list[Any]:
+        """Run the producer over lists of entries; the outputs that Spark would publish, in their order.
+
+        `head` is how far HEAD of all inputs has come; without it, just behind the last entry.
+        """
+        spec = self._spec()
+        arrived: list[Arrived] = []
+        for at, typed in enumerate(self._inputs):
+            records = _gathered(typed, inputs.pop(typed.name, ()))
+            arrived += Arriving(at, typed).arrived(records, list(range(records.num_rows)))
+        if inputs:
+            raise BadSettings(f"{next(iter(inputs))!r} is not an input of this job")
+        arrived.sort(key=lambda each: each[:3])
+        first = self._key.number(self._start) if self._start else None
+        last = max((each.number for each in arrived), default=None)
+        if last is None and head is None:
+            return []
+        end = self._key.encode(head) if head is not None else self._key.sortable(last) + 1
+        stop = self._key.number(end)
+        arrived = [each for each in arrived if each.number < stop and (first is None or each.number >= first)]
+        outputs: list[Output] = []
+        for bucket in range(self._buckets):
+            mine = [each for each in arrived if self._buckets == 1 or _bucket(each, self._buckets) == bucket]
+            states = States(spec.state_kind, lambda page: None, lambda page, raw: None)
+            outputs += spec.engine().run(Interval(first, stop), mine, states)
+            states.store()
+        return self._as_published(in_order(outputs))
+
+    # --- inside
+
+    def _as_published(self, outputs: list[Any]) -> list[Any]:
+        """The outputs as a listener of the output stream gets them."""
+        declaration = self._output.declaration()
+        records = to_records(outputs, declaration, self._output.schema, self._key)
+        plain = records.select(self._output.schema.names)
+        return EntryMaker(declaration).values(plain)
+
+    def _spec(self) -> JobSpec:
+        if self._producer is None:
+            raise Closed("this job has no producer yet: decorate a class with @job.producer")
+        return JobSpec(self._producer, self._inputs, self._output, self._every, self._emit_from)
+
+    def _beginning(self, start_key: Any, window: Any) -> tuple[int, Any]:
+        """The first cut, as sortable bits, and the key number from which outputs are published."""
+        if start_key is None:
+            if window is not None:
+                raise BadSettings("a window is read before start_key: give that too")
+            return 0, None
+        emit_from = self._key.number(self._key.encode(start_key))
+        if window is None:
+            return self._key.encode(start_key), emit_from
+        return self._key.sortable(emit_from - _distance(window, self._key, "window")), emit_from
+
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+class _settings:
+    """Settings of a session for as long as a query is started; queries keep what they were started with."""
+
+    def __init__(self, spark: SparkSession, wanted: dict[str, str]) -> None:
+        self._spark, self._wanted = spark, wanted
+
+    def __enter__(self) -> None:
+        conf = self._spark.conf
+        self._before = {name: conf.get(name, None) for name in self._wanted}
+        for name, value in self._wanted.items():
+            conf.set(name, value)
+
+    def __exit__(self, *exception: object) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                self._spark.conf.unset(name)
+            else:
+                self._spark.conf.set(name, value)
+
+
+def _input(store: Store, name: str, kind: Any, partition_by: str | None) -> Typed:
+    stream = _opened(store, name, kind)
+    if stream.order_by is None:
+        raise BadSettings(f"stream {name!r} has no order key to be merged by: create it with order_by=...")
+    if partition_by is not None and partition_by not in stream.schema.names:
+        raise SchemaMismatch(f"partition_by names {partition_by!r}, which is not a field of stream {name!r}")
+    return Typed(name, kind, stream.order_by, stream.schema, partition_by)
+
+
+def _output(store: Store, name: str, kind: Any, inputs: tuple[Typed, ...]) -> Typed:
+    if name not in store.streams() and kind is None:
+        raise NotFound(f"there is no stream {name!r} in {store.path}: give its output_type to create it")
+    if name in store.streams():
+        stream = _opened(store, name, kind)
+    else:
+        order_by = inputs[0].order_by
+        stream = store.stream(name, kind, order_by)
+    key = inputs[0].schema.field(inputs[0].order_by).type
+    if stream.order_by is not None and stream.schema.field(stream.order_by).type != key:
+        raise SchemaMismatch(
+            f"output {name!r} is ordered by a {stream.schema.field(stream.order_by).type}, the inputs by a {key}"
+        )
+    return Typed(name, kind, stream.order_by, stream.schema)
+
+
+def _opened(store: Store, name: str, kind: Any) -> Stream:
+    """The stream, checked against the type if there is one."""
+    stream = store.stream(name)
+    return stream if kind is None else store.stream(name, kind, stream.order_by, **_unique(stream))
+
+
+def _unique(stream: Stream) -> dict[str, Any]:
+    stored = stream.log.meta.extra.get("stream", {})
+    return {"unique_by": stored.get("unique_by"), "unique_window": stored.get("unique_window")}
+
+
+def _common_key(inputs: tuple[Typed, ...]) -> KeyColumn:
+    kinds = {str(each.schema.field(each.order_by).type) for each in inputs}
+    if len(kinds) > 1:
+        raise SchemaMismatch(f"the inputs are ordered by keys of different types: {', '.join(sorted(kinds))}")
+    return KeyColumn(inputs[0].schema, inputs[0].order_by)
+
+
+def _distance(given: Any, key: KeyColumn, what: str) -> Any:
+    """A distance of keys as a number: timedeltas count in the key's own unit."""
+    if isinstance(given, dt.timedelta) and pa.types.is_timestamp(key.type):
+        per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[key.type.unit]
+        number = given // _MICROSECOND * per_second // 1_000_000
+    elif isinstance(given, dt.timedelta) or pa.types.is_timestamp(key.type):
+        raise BadSettings(f"{what} is a timedelta if, and only if, the order key is a time; not {given!r}")
+    else:
+        number = given
+    if number <= 0:
+        raise BadSettings(f"{what} must be positive, not {given!r}")
+    return number
+
+
+def _gathered(typed: Typed, entries: Sequence[Any]) -> pa.RecordBatch:
+    gathered = Gathered(typed.declaration(), typed.schema)
+    for entry in entries:
+        gathered.take(entry)
+    return gathered.records()
+
+
+def _bucket(arrived: Arrived, buckets: int) -> int:
+    return bucket_of(msgspec.msgpack.decode(arrived.partition), buckets)
+
+
+def _pickle_by_value(cls: Any) -> None:
+    """Send the module's classes to the workers as they are: those cannot import a script or a test."""
+    module = sys.modules.get(getattr(cls, "__module__", ""))
+    if module is not None and module.__name__.split(".")[0] not in ("headrace", "builtins", "__main__"):
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
