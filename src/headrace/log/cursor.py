@@ -164,7 +164,7 @@ class Cursor:
         return False
 
     def _open_ahead(self) -> bool:
-        """Go on with the segment that is known to come next: a log of thousands is listed once, not each time.
+        """Go on with the segment that is known to come next: a log of thousands of them is listed once.
 
         Finalized segments never change. One that is gone, trimmed or cut off, is not found; and what was
         delivered before it can only have been cut off together with it.

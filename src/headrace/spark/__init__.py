@@ -2,8 +2,9 @@
 
     spark.read.format("headrace").option("path", "data").option("stream", "orders").load()
 
-Where to look: `datasource` is what Spark asks; `reader` and `sink` read and write streams, `views` shows what a
-store knows of itself; `tail_produce` is the face of jobs over several streams; `session` makes a session.
+Where to look: `datasource` is what Spark asks; `reader` and `sink` read and write streams, `views` shows
+what a store knows of itself; `tail_produce` is the face of jobs over several streams; `session` makes a
+session.
 """
 
 from headrace.spark.landing import NotTheOwner

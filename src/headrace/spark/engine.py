@@ -1,9 +1,9 @@
 """The engine: running a producer over entries in order. Plain Python, the same in Spark and in tests.
 
-`on_entry(stream, entry, state)` is called for each entry, in the order (key, stream, index), and answers what
-is to be published: nothing, one output, or several. `on_head(key, state)` is called for every state each time the
-merged HEAD passes a *tick*, a multiple of `every`, before the entries from that key on. Ticks, not batches: so
-the calls are the same whatever the batches are.
+`on_entry(stream, entry, state)` is called for each entry, in the order (key, stream, index), and answers
+what is to be published: nothing, one output, or several. `on_head(key, state)` is called for every state
+each time the merged HEAD passes a *tick*, a multiple of `every`, before the entries from that key on.
+Ticks, not batches: so the calls are the same whatever the batches are.
 
 An output is published with the order key of what caused it. All outputs are put in one order by their cause:
 key, stream, index, then the order in which a call gave them; at a tick, by partition key.

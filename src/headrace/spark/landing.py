@@ -1,8 +1,8 @@
 """Landing: what Spark made becomes part of a stream, exactly once.
 
-Each batch of a query is one atomic group of the log, committed by the writer `spark:<writer>:<query>` with the
-batch's number as its sequence. Whatever happens around it, a batch that is in the log is not appended again:
-the log itself knows, and the record is in the group.
+Each batch of a query is one atomic group of the log, committed by the writer `spark:<writer>:<query>` with
+the batch's number as its sequence. Whatever happens around it, a batch that is in the log is not appended
+again: the log itself knows, and the record is in the group.
 
 The stream belongs to the query that committed last. Another one (its checkpoint was lost, or it was started
 twice) is refused, because what it would append is most likely there already; with `takeOver` it becomes the
@@ -79,7 +79,7 @@ class Landing:
                 except WriterTaken as error:
                     if time.monotonic() >= deadline:
                         raise PublisherTaken(
-                            f"stream {self.stream!r} has a publisher already: close it while Spark writes ({error})"
+                            f"stream {self.stream!r} has a publisher already: close it first ({error})"
                         ) from error
                     time.sleep(0.1)
             with log:
@@ -96,20 +96,20 @@ class Landing:
             other = owners[-1].writer.removeprefix(self._prefix)
             if mine is not None:
                 raise NotTheOwner(
-                    f"the query {other} has taken the stream {self.stream!r} over: this one ({query}) may not "
-                    "write to it any more"
+                    f"the query {other} has taken the stream {self.stream!r} over: this one ({query}) may "
+                    "not write to it any more"
                 )
             if not self.take_over:
                 raise NotTheOwner(
-                    f"the stream {self.stream!r} is written by another query ({other}): restart that one with its "
-                    "checkpoint, or, if it is lost, say takeOver=true and see that nothing is written twice; "
-                    "two queries that both write here each need a 'writer' name"
+                    f"the stream {self.stream!r} is written by another query ({other}): restart that one "
+                    "with its checkpoint, or, if it is lost, say takeOver=true and see that nothing is "
+                    "written twice; two queries that both write here each need a 'writer' name"
                 )
         last = -1 if mine is None else mine.sequence
         if batch > last + 1 and not (mine is None and self.take_over):
             raise NotTheOwner(
-                f"batches {last + 1} to {batch - 1} of this query are not in the stream {self.stream!r}: it was "
-                "cut, or put back from a copy; start with a new checkpointLocation, and takeOver=true"
+                f"batches {last + 1} to {batch - 1} of this query are not in the stream {self.stream!r}: it "
+                "was cut, or put back from a copy; start with a new checkpointLocation, and takeOver=true"
             )
 
 

@@ -1,13 +1,13 @@
 """The merging source: several streams as one, in the order of their keys.
 
-A micro-batch holds exactly the entries of all streams with `previous cut <= key < cut`, where a cut is at most
-the smallest HEAD: below it no stream can get another entry. Ties are never split, batches are disjoint intervals
-of keys, and inside one the order is (key, stream, index). So the order of all entries is the same whatever the
-sizes of the batches.
+A micro-batch holds exactly the entries of all streams with `previous cut <= key < cut`, where a cut is at
+most the smallest HEAD: below it no stream can get another entry. Ties are never split, batches are disjoint
+intervals of keys, and inside one the order is (key, stream, index). So the order of all entries is the same
+whatever the sizes of the batches.
 
 Entries travel packed: one row of Spark's holds thousands of them as an Arrow message, with the *bucket* (a
-stable hash of the partition key) that Spark groups by. Each batch has one more row for every bucket, which says
-what interval it covers: also who gets no entries learns that time has passed.
+stable hash of the partition key) that Spark groups by. Each batch has one more row for every bucket, which
+says what interval it covers: also who gets no entries learns that time has passed.
 
 An offset is `{"cut": k, "at": [index of each stream], "logs": [id of each], "buckets": n}`.
 """
@@ -195,13 +195,13 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _check(self, offset: dict[str, Any]) -> None:
         if offset["logs"] != self._logs:
             raise Truncated(
-                "the input streams are not the ones that this job has read (another order, or made anew): start "
-                "again with another checkpoint"
+                "the input streams are not the ones that this job has read (another order, or made anew): "
+                "start again with another checkpoint"
             )
         if offset["buckets"] != self._plan.buckets:
             raise Refused(
-                f"this job was started with {offset['buckets']} buckets, and its state is kept by them: it cannot "
-                f"go on with {self._plan.buckets}"
+                f"this job was started with {offset['buckets']} buckets, and its state is kept by them: it "
+                f"cannot go on with {self._plan.buckets}"
             )
 
     @staticmethod
@@ -210,8 +210,8 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = start["at"][stream]
         if begun < origin.settled().next_index and origin.key_at(begun) < start["cut"]:
             raise Truncated(
-                f"stream {origin.name!r} has an entry at index {begun} before the HEAD that it had promised: it was "
-                "cut off, or put back from a copy; start again with another checkpoint"
+                f"stream {origin.name!r} has an entry at index {begun} before the HEAD that it had promised: "
+                "it was cut off, or put back from a copy; start again with another checkpoint"
             )
 
 

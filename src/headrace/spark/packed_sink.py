@@ -1,8 +1,8 @@
 """The sink of TailProduce jobs: packed outputs of all buckets, put in one order and landed with HEAD.
 
-The same protocol as any sink of ours (`staging`, `landing`): what differs is that one row holds many outputs, that
-the driver sorts them by their cause, and that HEAD of the output moves to where the batch ended, so that a job
-reading the output knows that time has passed.
+The same protocol as any sink of ours (`staging`, `landing`): what differs is that one row holds many
+outputs, that the driver sorts them by their cause, and that HEAD of the output moves to where the batch
+ended, so that a job reading the output knows that time has passed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stage of a TailProduce job that runs in Spark's workers: buckets of packed entries in, packed outputs out."""
+"""The stage of a TailProduce job that runs in Spark's workers: packed entries in, packed outputs out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType

@@ -103,9 +103,9 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if begun < first:
             if self._options.fail_on_data_loss:
                 raise Trimmed(
-                    f"stream {self._origin.name!r} begins at index {first}: entries from {begun} on were removed "
-                    "before this query read them; name a 'position' so that retention waits, or read on "
-                    "without them with failOnDataLoss=false"
+                    f"stream {self._origin.name!r} begins at index {first}: entries from {begun} on were "
+                    "removed before this query read them; name a 'position' so that retention waits, or read "
+                    "on without them with failOnDataLoss=false"
                 )
             begun = min(first, stop)
         spans = self._origin.plan(begun, stop, self._options.partition_rows)
@@ -133,14 +133,14 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = self._origin.name
         if offset["log"] != self._id:
             raise Truncated(
-                f"stream {name!r} is not the one that this query has read: it was dropped and made anew; start "
-                "again with another checkpointLocation"
+                f"stream {name!r} is not the one that this query has read: it was dropped and made anew; "
+                "start again with another checkpointLocation"
             )
         end = self._origin.settled().next_index
         if int(offset["index"]) > end:
             raise Truncated(
-                f"stream {name!r} ends at index {end}, and this query has read up to {offset['index']}: it was "
-                "cut off; start again with another checkpointLocation"
+                f"stream {name!r} ends at index {end}, and this query has read up to {offset['index']}: it "
+                "was cut off; start again with another checkpointLocation"
             )
 
     def _remember(self, index: int) -> None:

@@ -1,4 +1,4 @@
-"""Sessions: Spark with the settings that suit streams on one machine, or on a cluster by its master's address."""
+"""Sessions: Spark with settings that suit streams, on one machine or on a cluster."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def check_java() -> None:
     """Raise JavaMissing unless there is a Java that Spark runs on."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
-    advice = f"Spark needs Java {JAVA_LEAST} or later: install it (on Debian: apt-get install openjdk-17-jre-headless)"
+    advice = f"Spark needs Java {JAVA_LEAST} or later (on Debian: apt-get install openjdk-17-jre-headless)"
     if java is None:
         raise JavaMissing(f"there is no java{f' in JAVA_HOME ({home})' if home else ''}. {advice}")
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)

@@ -1,8 +1,8 @@
 """The sinks: DataFrames into a stream, at once or micro-batch by micro-batch, exactly once.
 
-Tasks stage their rows (`staging`), checked against the stream's type and sorted by its order key; the driver
-merges what they staged and lands it as one atomic group (`landing`). A stream that is not there is made, of the
-DataFrame's columns, ordered by the option `orderBy`.
+Tasks stage their rows (`staging`), checked against the stream's type and sorted by its order key; the
+driver merges what they staged and lands it as one atomic group (`landing`). A stream that is not there is
+made, of the DataFrame's columns, ordered by the option `orderBy`.
 
 A write at once is atomic too. With the option `writeId` it can be repeated: an id that has been written is
 not written again.
@@ -89,7 +89,7 @@ def sink_target(options: Options, schema: StructType) -> SinkTarget:
         stream = store.stream(options.stream_name)
         if options.order_by is not None and options.order_by != stream.order_by:
             raise SchemaMismatch(
-                f"stream {stream.name!r} is ordered by {stream.order_by or 'index'}, not by {options.order_by}"
+                f"stream {stream.name!r} is ordered by {stream.order_by or 'index'}, not {options.order_by}"
             )
         declaration = stored_declaration(stream.log.meta)
     as_table(given.empty_table(), declaration.schema, declaration)

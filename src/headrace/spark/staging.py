@@ -13,16 +13,17 @@ that, Spark runs the batch again. Their checksum is compared when they are read.
 from __future__ import annotations
 
 import shutil
-import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
+from headrace.kernel.clock import SystemClock
 from headrace.kernel.errors import Damaged, NotFound
 from headrace.log.disk import error_for
 from headrace.log.keys import KeyColumn
@@ -128,7 +129,7 @@ def read_runs(runs: list[Run], key: KeyColumn | None) -> Iterator[pa.RecordBatch
             yield from _batches(run)
         return
     runs = sorted(runs, key=lambda run: run.first_key)
-    if all(one.last_key <= other.first_key for one, other in zip(runs, runs[1:], strict=False)):
+    if all(one.last_key <= other.first_key for one, other in pairwise(runs)):
         for run in runs:
             yield from _batches(run)
     else:
@@ -136,7 +137,7 @@ def read_runs(runs: list[Run], key: KeyColumn | None) -> Iterator[pa.RecordBatch
 
 
 def _merged(sources: list[Iterator[pa.RecordBatch]], key: KeyColumn) -> Iterator[pa.RecordBatch]:
-    """Sorted sequences of batches as one. Each round takes from all what is not after the nearest batch end."""
+    """Sorted sequences of batches as one: each round takes what is not after the nearest end of a batch."""
     heads = [(next(source, None), source) for source in sources]
     while heads := [(batch, source) for batch, source in heads if batch is not None]:
         bound = min(key.span(batch.slice(batch.num_rows - 1))[1] for batch, _ in heads)
@@ -185,5 +186,5 @@ def remove_abandoned(staging: Path) -> None:
         return
     for each in staging.iterdir():
         newest = max((path.stat().st_mtime for path in (each, *each.iterdir())), default=0.0)
-        if newest < time.time() - _ABANDONED_S:
+        if newest < SystemClock().now_us() / 1e6 - _ABANDONED_S:
             shutil.rmtree(each, ignore_errors=True)

@@ -1,8 +1,8 @@
 """States: what a producer remembers, by partition key, kept by Spark between batches.
 
-Asking Spark's state store for one value costs a tenth of a millisecond, so states are not kept one by one but in
-*pages*: a page is a map from partition keys to states, and a bucket has 64 of them. What a batch touches is
-loaded once and stored once, whatever the number of entries.
+Asking Spark's state store for one value costs a tenth of a millisecond, so states are not kept one by one
+but in *pages*: a page is a map from partition keys to states, and a bucket has 64 of them. What a batch
+touches is loaded once and stored once, whatever the number of entries.
 
 A state that equals a new one is not kept: to forget a key is to put its state back to what it was at first.
 """

@@ -5,7 +5,7 @@
 
     @job.producer
     class Fills:
-        State = LastQuote                                  # what is remembered for each `sym`; dict by default
+        State = LastQuote                                  # remembered for each `sym`; dict by default
 
         def on_entry(self, stream, entry, state): ...      # outputs, or None
         def on_head(self, key, state): ...                 # optional: time has passed, see `head_every`
@@ -14,9 +14,10 @@
     job.run("checkpoints/fills")                           # works off what is there, and ends
     job.locally(quotes=[...], trades=[...])                # plain Python over lists: what Spark gives
 
-Spark does the work: the merging source cuts the streams into batches (`merge`), Spark groups them by bucket and
-keeps the states (`processor`), and the sink lands the outputs exactly once (`packed_sink`). What a producer does is
-decided by the entries alone (`engine`), so the output is the same under any batch sizes, restarts and failures.
+Spark does the work: the merging source cuts the streams into batches (`merge`), Spark groups them by bucket
+and keeps the states (`processor`), and the sink lands the outputs exactly once (`packed_sink`). What a
+producer does is decided by the entries alone (`engine`), so the output is the same under any batch sizes,
+restarts and failures.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import datetime as dt
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -64,13 +66,17 @@ def tail_produce(
 ) -> TailProduce:
     """A job that reads `inputs` in the order of their keys and publishes to `output`.
 
-    `inputs` are names, or names with types; entries of inputs without a type are dicts. `partition_by` names the
-    field whose values have states of their own. The output stream is made if it is not there, of `output_type`,
-    ordered by the inputs' order key. `store` may be left out if the session says where it is (`session`).
+    `inputs` are names, or names with types; entries of inputs without a type are dicts. `partition_by`
+    names the field whose values have states of their own. The output stream is made if it is not there, of
+    `output_type`, ordered by the inputs' order key. `store` may be left out if the session says where it is
+    (`session`).
 
-    Further options, see `TailProduce`: buckets, batch_entries, start_key, window, head_every, heartbeat_s,
-    writer, take_over.
+    The other options are those of `JobOptions`.
     """
+    try:
+        chosen = JobOptions(**options)
+    except TypeError as error:
+        raise BadSettings(f"{error}: the options are {', '.join(JobOptions.__slots__)}") from None
     path = store.path if isinstance(store, Store) else store or spark.conf.get(STORE_CONF, None)
     if path is None:
         raise BadSettings("say where the store is: tail_produce(..., store='data')")
@@ -81,52 +87,50 @@ def tail_produce(
     with existing_store(os.fspath(path)) as opened:
         typed = tuple(_input(opened, name, kind, fields.get(name)) for name, kind in types.items())
         made = _output(opened, output, output_type, typed)
-    return TailProduce(spark, os.path.abspath(path), typed, made, **options)
+    return TailProduce(spark, os.path.abspath(path), typed, made, chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """How a job runs."""
+
+    buckets: int = 8
+    """How many parts the partition keys fall into, fixed for the job's life."""
+    batch_entries: int = 250_000
+    """Entries of a micro-batch, about, at most."""
+    start_key: Any = None
+    """Begin at this order key instead of the oldest entry."""
+    window: Any = None
+    """Read this much before `start_key` first, to build the states, and publish nothing of it."""
+    head_every: Any = None
+    """Call on_head at every multiple of this: a timedelta, or a number."""
+    heartbeat_s: float = 5.0
+    """While there are no entries, tell the output's readers so often that time has passed."""
+    writer: str = "default"
+    """A name, if several jobs publish to one output."""
+    take_over: bool = False
+    """Publish to an output that another query, whose checkpoint is lost, has published to."""
 
 
 class TailProduce:
-    """A job. Its options:
-
-    buckets         how many parts the partition keys fall into, fixed for the job's life
-    batch_entries   entries of a micro-batch, about, at most
-    start_key       begin at this order key instead of the oldest entry
-    window          read this much before start_key first, to build the states; what comes of it is not published
-    head_every      call on_head at every multiple of this: a timedelta, or a number
-    heartbeat_s     while there are no entries, tell the output's readers so often that time has passed
-    writer          a name, if several jobs publish to one output
-    take_over       publish to an output that another query, whose checkpoint is lost, has published to
-    """
+    """A job: see `tail_produce`."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        path: str,
-        inputs: tuple[Typed, ...],
-        output: Typed,
-        *,
-        buckets: int = 8,
-        batch_entries: int = 250_000,
-        start_key: Any = None,
-        window: Any = None,
-        head_every: Any = None,
-        heartbeat_s: float = 5.0,
-        writer: str = "default",
-        take_over: bool = False,
+        self, spark: SparkSession, path: str, inputs: tuple[Typed, ...], output: Typed, options: JobOptions
     ) -> None:
         """Use `tail_produce`."""
-        if buckets < 1 or batch_entries < 1:
+        if options.buckets < 1 or options.batch_entries < 1:
             raise BadSettings("buckets and batch_entries are numbers from 1 on")
         self._spark = spark
         self._path = path
         self._inputs = inputs
         self._output = output
+        self._options = options
         self._key = _common_key(inputs)
-        self._buckets = buckets if any(each.partition_by for each in inputs) else 1
-        self._batch_entries = batch_entries
-        self._every = None if head_every is None else _distance(head_every, self._key, "head_every")
-        self._heartbeat_s = heartbeat_s
-        self._target = PackedTarget(path, output.name, writer, take_over, output.order_by is not None)
-        self._start, self._emit_from = self._beginning(start_key, window)
+        self._buckets = options.buckets if any(each.partition_by for each in inputs) else 1
+        every = options.head_every
+        self._every = None if every is None else _distance(every, self._key, "head_every")
+        self._start, self._emit_from = self._beginning(options.start_key, options.window)
         self._producer: type | None = None
 
     def producer(self, cls: type) -> type:
@@ -154,10 +158,17 @@ class TailProduce:
             streams=[each.name for each in self._inputs],
             partition_by=[each.partition_by for each in self._inputs],
             buckets=self._buckets,
-            entries=self._batch_entries,
+            entries=self._options.batch_entries,
             start=self._start,
             every=self._every if hasattr(spec.producer, "on_head") else None,
-            heartbeat_s=self._heartbeat_s,
+            heartbeat_s=self._options.heartbeat_s,
+        )
+        target = PackedTarget(
+            path=self._path,
+            stream=self._output.name,
+            writer=self._options.writer,
+            take_over=self._options.take_over,
+            ordered=self._output.order_by is not None,
         )
         merged = (
             spark.readStream.format("headrace")
@@ -169,7 +180,7 @@ class TailProduce:
         )
         writing = (
             produced.writeStream.format("headrace")
-            .option(PACKED_OPTION, msgspec.json.encode(self._target).decode())
+            .option(PACKED_OPTION, msgspec.json.encode(target).decode())
             .option("checkpointLocation", os.fspath(checkpoint))
             .outputMode("append")
         )
@@ -286,7 +297,7 @@ def _output(store: Store, name: str, kind: Any, inputs: tuple[Typed, ...]) -> Ty
     key = inputs[0].schema.field(inputs[0].order_by).type
     if stream.order_by is not None and stream.schema.field(stream.order_by).type != key:
         raise SchemaMismatch(
-            f"output {name!r} is ordered by a {stream.schema.field(stream.order_by).type}, the inputs by a {key}"
+            f"output {name!r} is ordered by {stream.schema.field(stream.order_by).type}, the inputs by {key}"
         )
     return Typed(name, kind, stream.order_by, stream.schema)
 

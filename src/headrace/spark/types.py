@@ -77,7 +77,7 @@ def spark_type(kind: pa.DataType, where: str) -> st.DataType:
     if checks.is_list(kind) or checks.is_large_list(kind) or checks.is_fixed_size_list(kind):
         return st.ArrayType(spark_type(kind.value_type, where), kind.value_field.nullable)
     raise SchemaMismatch(
-        f"the field {where!r} is a {kind}, which Spark has no type for: leave it out with the option 'columns'"
+        f"the field {where!r} is a {kind}, which Spark has no type for: leave it out by option 'columns'"
     )
 
 
