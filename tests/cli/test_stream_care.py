@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import make_dataclass
 from datetime import UTC, datetime
 
 import pytest
@@ -42,6 +43,10 @@ def test_info_tells_unions_and_unique_ids(streams: Streams) -> None:
     streams.shapes()
     assert streams("info", "shapes", "--json").json["variants"] == ["Circle", "Square"]
     assert "Circle, Square" in streams("info", "shapes").text
+    with hr.open(streams.path) as store:
+        inside = make_dataclass("Inside", [("one", int)]) | make_dataclass("Other", [("two", int)])
+        store.stream("nested", make_dataclass("A", [("of", inside)]) | make_dataclass("B", [("n", int)]))
+    assert streams("info", "nested", "--json").json["variants"] == ["A", "B"]
     streams("create", "ids", "--field", "id:str", "--unique-by", "id", "--unique-window", "5")
     streams("publish", "ids", given=b'{"id": "a"}\n')
     assert "id among the last 5 entries, " in streams("info", "ids").text

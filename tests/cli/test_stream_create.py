@@ -53,7 +53,7 @@ def test_everything_that_was_asked_for_is_stored(streams: Streams) -> None:
     assert (found["order_by"], found["strict"]) == ("t", True)
     assert (found["unique_by"], found["unique_window"]) == ("id", 100)
     settings = found["settings"]
-    assert settings["finalize"] == {"bytes": 10 << 20, "entries": 100_000_000, "age_s": 86400.0}
+    assert settings["finalize"] == {"bytes": 10_000_000, "entries": 100_000_000, "age_s": 86400.0}
     assert (settings["durability"], settings["compression"]) == ("os", "zstd")
     assert (settings["retention"]["age_s"], settings["retention"]["bytes"]) == (7 * 86400.0, 1 << 30)
 

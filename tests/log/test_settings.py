@@ -21,7 +21,7 @@ def test_the_defaults_are_durable_and_pass() -> None:
 
 
 def test_the_sherlock_preset_has_the_values_of_its_design() -> None:
-    assert (SHERLOCK.entries, SHERLOCK.bytes, SHERLOCK.age_s) == (100_000_000, 10 << 20, 86_400)
+    assert (SHERLOCK.entries, SHERLOCK.bytes, SHERLOCK.age_s) == (100_000_000, 10_000_000, 86_400)
 
 
 @pytest.mark.parametrize(

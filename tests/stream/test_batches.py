@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import uuid
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -91,6 +92,13 @@ def test_a_polars_frame_is_taken(store: hr.Store) -> None:
     assert published(store, polars.DataFrame(COLUMNS)) == ITEMS
 
 
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_series_is_no_table(store: hr.Store, library: str) -> None:
+    series = pytest.importorskip(library).Series([1, 2])
+    with pytest.raises(hr.Refused, match="Series"):
+        published(store, series, Number)
+
+
 def test_a_column_that_may_be_null_can_be_left_out(store: hr.Store) -> None:
     assert [item.maybe for item in published(store, TABLE.drop_columns(["maybe"]))] == [None, None]
 
@@ -127,6 +135,7 @@ REFUSED: dict[str, tuple[str, Any]] = {
     "a row with an unknown key": ("other", [*TABLE.to_pylist(), {"n": 1, "text": "a", "other": 1}]),
     "a row with a missing key": ("text", [*TABLE.to_pylist(), {"n": 1}]),
     "a row with a wrong value": ("n", [*TABLE.to_pylist(), {**TABLE.to_pylist()[0], "n": "x"}]),
+    "two columns of a name": ("text", pa.table([*TABLE.columns, TABLE["n"]], [*TABLE.column_names, "text"])),
     "not a table": ("int", 5),
     "an object": ("Item", ITEMS[0]),
 }
@@ -221,6 +230,11 @@ def test_nested_columns_are_taken_as_other_tools_make_them(store: hr.Store) -> N
         ("some", pa.array([[1, None]])),
         ("table", pa.array([[("a", None)]], pa.map_(pa.string(), pa.int64()))),
         ("inner", pa.array([{"deep": None}], pa.struct([("deep", pa.int64())]))),
+        ("inner", pa.array([{"deep": 1, "unknown": 2}])),
+        ("inner", pa.array([{"other": 1}])),
+        (r"inner\.deep", pa.array([{"deep": "1"}])),
+        ("some", pa.array([["1"]])),
+        ("table", pa.array([[("a", "1")]], pa.map_(pa.string(), pa.string()))),
         ("kinds", pa.array([["blue", "green"]])),
         ("kinds", pa.array([[None]], pa.list_(pa.string()))),
         ("day", pa.array([1 << 30], pa.int32()).view(pa.date32())),
@@ -231,9 +245,46 @@ def test_a_value_that_no_entry_could_have_is_refused(store: hr.Store, field: str
     stream = store.stream("s", Fancy)
     with stream.publisher() as publisher:
         with pytest.raises(hr.Refused, match=field):
-            publisher.publish_batch(pa.table({**FANCY, field: column}))
+            publisher.publish_batch(pa.table({**FANCY, field.partition("\\")[0]: column}))
         publisher.publish_batch(pa.table(FANCY))
     assert len(values(stream)) == 1
+
+
+@dataclass
+class Packed:
+    colour: Colour
+    some: list[int]
+    inner: Inner
+    inners: list[Inner]
+    kinds: list[Colour]
+    day: dt.date
+    at: dt.datetime
+    price: decimal.Decimal
+    raw: bytes
+    id: uuid.UUID
+
+
+def test_what_was_read_goes_back_in_as_a_frame(store: hr.Store) -> None:
+    """Frames have layouts of their own: views, large lists, categories, nanoseconds. (polars has no maps.)"""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    packed = Packed(
+        Colour.RED, [1, 2], Inner(1), [Inner(2), Inner(3)], [Colour.BLUE], dt.date(2024, 5, 1), T0,
+        decimal.Decimal("1.5"), b"raw", uuid.UUID(int=5),
+    )  # fmt: skip
+    stream = store.stream("s", Packed)
+    with stream.publisher() as publisher:
+        publisher.publish(packed)
+        publisher.flush()
+        table = pa.Table.from_batches([batch.records for batch in stream.listen_batches()])
+        for frame in (
+            table.to_pandas(),
+            table.to_pandas().assign(colour=pandas.Categorical(["red"])),
+            table.to_pandas().assign(at=lambda given: given["at"].astype("datetime64[ns, UTC]")),
+            polars.from_arrow(table),
+            polars.from_arrow(table).with_columns(polars.col("colour").cast(polars.Categorical)),
+        ):
+            publisher.publish_batch(frame)
+    assert values(stream) == [packed] * 6
 
 
 def test_batches_of_a_union_say_the_class_of_each_row(store: hr.Store) -> None:

@@ -311,7 +311,7 @@ def test_threads_that_create_at_the_same_moment_get_along(store: hr.Store) -> No
 
 
 def test_the_profiles_are_what_they_say() -> None:
-    assert Finalize(bytes=10 << 20, entries=100_000_000, age_s=24 * 3600.0) == SHERLOCK
+    assert Finalize(bytes=10_000_000, entries=100_000_000, age_s=24 * 3600.0) == SHERLOCK
     assert Finalize(bytes=128 << 20, entries=100_000_000, age_s=3600.0) == SCAN
     assert hr.Settings().finalize == SCAN
 
@@ -321,14 +321,14 @@ def test_a_profile_is_kept_with_the_stream(store: hr.Store) -> None:
     assert store.stream("s").log.settings.finalize == SHERLOCK
 
 
-def test_segments_of_a_sherlock_stream_end_at_10_mib(store: hr.Store) -> None:
+def test_segments_of_a_sherlock_stream_end_at_10_mb(store: hr.Store) -> None:
     stream = store.stream("s", Number, settings=hr.Settings(finalize=SHERLOCK, durability="os"))
     with stream.publisher() as publisher:
         for base in range(0, 3_000_000, 50_000):
             publisher.publish_batch(pa.table({"n": range(base, base + 50_000)}))
     segments = sorted((store.path / "streams" / "s").glob("*.seg"))
     assert len(segments) == 2
-    assert all(10 << 20 <= segment.stat().st_size < 11 << 20 for segment in segments)
+    assert all(10_000_000 <= segment.stat().st_size < 11_000_000 for segment in segments)
 
 
 def test_names_of_finalized_segments_tell_first_and_last_index_and_key(store: hr.Store) -> None:

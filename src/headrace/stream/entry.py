@@ -49,14 +49,23 @@ class EntryMaker:
         for start in range(batch.base_index, batch.next_index, _CHUNK_ROWS):
             yield from self._chunk(batch.slice(start, start + _CHUNK_ROWS))
 
-    def _chunk(self, batch: Batch) -> list[Entry]:
-        records, columns = batch.records, dict[str, list[Any]]()
+    def keys_and_values(self, records: pa.RecordBatch) -> tuple[list[Any], list[Any]]:
+        """Of a stream with an order key: the keys and the values of all rows."""
+        columns = dict[str, list[Any]]()
         values = self._values(records, columns)
+        assert self._declaration.order_by is not None
+        return self._column(records, self._declaration.order_by, columns), values
+
+    def values(self, records: pa.RecordBatch) -> list[Any]:
+        """The values of all rows."""
+        return self._values(records, {})
+
+    def _chunk(self, batch: Batch) -> list[Entry]:
         indexes = range(batch.base_index, batch.next_index)
         if self._declaration.order_by is None:
-            made = map(Entry, indexes, indexes, values)
+            made = map(Entry, indexes, indexes, self.values(batch.records))
         else:
-            made = map(Entry, indexes, self._column(records, self._declaration.order_by, columns), values)
+            made = map(Entry, indexes, *self.keys_and_values(batch.records))
         if self._on_unknown == "skip" and self._declaration.polymorphic:
             return [entry for entry in made if entry.value is not None]
         return list(made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ class FieldType:
     """What may be stored, if that is a fixed set."""
     choices_inside: bool = False
     """Whether such a set is somewhere inside, in a list or a record, say."""
+    requires: dict[str, list[str]] = field(default_factory=dict)
+    """What the classes of a union require, if there is one inside: see `required`."""
 
     @property
     def sized(self) -> bool:
@@ -32,14 +34,11 @@ class FieldType:
 
     def optional(self) -> FieldType:
         convert, back = self.to_plain, self.from_plain
-        return FieldType(
-            self.arrow,
-            lambda value: None if value is None else convert(value),
-            back and (lambda value: None if value is None else back(value)),
-            self.quick,
+        return replace(
+            self,
+            to_plain=lambda value: None if value is None else convert(value),
+            from_plain=back and (lambda value: None if value is None else back(value)),
             nullable=True,
-            choices=self.choices,
-            choices_inside=self.choices_inside,
         )
 
     @property

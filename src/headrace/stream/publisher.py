@@ -23,9 +23,9 @@ from headrace.kernel.errors import HeadraceError
 from headrace.log.batcher import Batcher
 from headrace.log.keys import KeyColumn
 from headrace.log.log import Log
-from headrace.stream.columns import to_array
 from headrace.stream.declaration import Declaration
 from headrace.stream.errors import BadEntry
+from headrace.stream.gather import records_of
 from headrace.stream.tables import as_table
 from headrace.stream.taking import make_taking
 from headrace.stream.unique import UniqueIds, plain_ids
@@ -144,10 +144,7 @@ class Publisher:
 
     def _to_batches(self, columns: list[list[Any]]) -> list[pa.RecordBatch]:
         try:
-            arrays = {
-                name: to_array(values, kind)
-                for values, (name, kind) in zip(columns, self._declaration.columns.items(), strict=True)
-            }
+            return [records_of(columns, self._declaration, self._schema)]
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             # Entries are checked when they are published: nothing should come here.
             for column in self._columns:
@@ -155,12 +152,6 @@ class Publisher:
             raise BadEntry(
                 f"{len(columns[-1])} entries cannot be stored, and are dropped: {error}"
             ) from error
-        count = len(columns[-1])
-        ordered = [
-            arrays[field.name] if field.name in arrays else pa.nulls(count, field.type)
-            for field in self._schema
-        ]
-        return [pa.RecordBatch.from_arrays(ordered, schema=self._schema)]
 
     def close(self) -> None:
         """Flush, and give the stream free for the next publisher."""

@@ -128,7 +128,26 @@ def record_type(classes: Sequence[type], where: str) -> FieldType:
         return build([[value] for value in values])[0]
 
     inside = tagged or any(kind.has_choices for kind in fields.values())
-    return FieldType(pa.struct(arrow_fields), to_plain, from_plain, choices_inside=inside)
+    requires: dict[str, list[str]] = {}
+    for variant in variants.values():
+        requires |= required_inside(variant)
+        if tagged:
+            requires[variant.tag] = required_names(variant)
+    return FieldType(pa.struct(arrow_fields), to_plain, from_plain, choices_inside=inside, requires=requires)
+
+
+def required_names(variant: Variant) -> list[str]:
+    """The fields that its objects always have."""
+    return sorted(name for name, kind in variant.fields.items() if not kind.nullable)
+
+
+def required_inside(variant: Variant) -> dict[str, list[str]]:
+    """What classes of unions in its fields require, by the path of the field and the class."""
+    return {
+        f"{name}.{path}": names
+        for name, kind in variant.fields.items()
+        for path, names in kind.requires.items()
+    }
 
 
 def builder(variant: Variant) -> Callable[[list[list[Any]]], list[Any]]:

@@ -12,8 +12,9 @@ from headrace.log.keys import KeyColumn
 from headrace.log.log import Log
 from headrace.log.segment_reader import Batch
 from headrace.log.segment_reader import Head as LogHead
-from headrace.stream.evolve import through
+from headrace.stream.evolve import check_still_one_class, through
 from headrace.stream.places import Limit, Place, limit_of, start_index
+from headrace.stream.record import TAG
 
 
 class Scan:
@@ -36,6 +37,7 @@ class Scan:
         if columns is not None and self._limit.key is not None and order_by and order_by not in columns:
             self._extra = order_by  # needed to know where to stop; not shown
         wanted = None if columns is None else [*columns, *([self._extra] if self._extra else [])]
+        self._one_class = columns is None and TAG not in schema.names
         self._schema = schema if columns is None else BodyDecoder(schema, columns).schema
         self._read_schema = schema if wanted is None else BodyDecoder(schema, wanted).schema
         by_key = order_by is not None and self._limit.key is not None
@@ -58,6 +60,8 @@ class Scan:
             return item
         if item is None:
             return None
+        if self._one_class:
+            check_still_one_class(item.records)
         return self._limited(self._through(item, self._read_schema))
 
     def wait(self, timeout: float | None = None) -> bool:

@@ -42,7 +42,8 @@ from headrace.log.meta import META_FILE, Meta
 from headrace.log.settings import Settings
 from headrace.stream.declaration import Declaration, declare
 from headrace.stream.errors import PublisherTaken, StreamExists
-from headrace.stream.evolve import check_evolution, declared_extra, grown_extra
+from headrace.stream.evolve import check_evolution
+from headrace.stream.required import declared_required, grown_extra
 from headrace.stream.stream import Stream
 from headrace.stream.unique import check_id_field
 
@@ -92,7 +93,7 @@ class Store:
         if type is None:
             if not self._exists(name):
                 raise NotFound(f"there is no stream {name!r} in {self.path}: give its type to create it")
-            return self._opened(name, _stored_declaration(_meta(path)))
+            return self._opened(name, stored_declaration(_meta(path)))
         config = StreamConfig(type, order_by, strict, unique_by, unique_window, settings)
         declaration = declare(type, order_by)
         if not self._exists(name):
@@ -201,7 +202,7 @@ class Store:
         extra = {
             "stream": {
                 "raw": declaration.raw,
-                "required": declared_extra(declaration),
+                "required": declared_required(declaration),
                 "unique_by": config.unique_by,
                 "unique_window": config.unique_window,
             }
@@ -265,7 +266,7 @@ def _meta(path: Path) -> Meta:
         return log.meta
 
 
-def _stored_declaration(meta: Meta) -> Declaration:
+def stored_declaration(meta: Meta) -> Declaration:
     if meta.extra.get("stream", {}).get("raw"):
         return declare(bytes, meta.order_by)
     declaration = declare(meta.schema, meta.order_by, stored=True)
@@ -273,8 +274,8 @@ def _stored_declaration(meta: Meta) -> Declaration:
 
 
 def _check_config(name: str, meta: Meta, declaration: Declaration, config: StreamConfig) -> None:
-    check_evolution(meta.schema, declaration.schema, name)
-    grown_extra(meta.extra, declaration, name)
+    check_evolution(meta, declaration, name)
+    grown_extra(meta, declaration, name)
     if declaration.order_by != meta.order_by:
         stored_key, wanted_key = meta.order_by or "index", declaration.order_by or "index"
         raise SchemaMismatch(f"stream {name!r} is ordered by {stored_key}, not by {wanted_key}")

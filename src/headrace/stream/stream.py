@@ -28,10 +28,11 @@ from headrace.log.verify import Progress
 from headrace.stream.declaration import Declaration
 from headrace.stream.entry import Entry, EntryMaker, Head, OnUnknown
 from headrace.stream.errors import PublisherTaken
-from headrace.stream.evolve import check_evolution, grown_extra
+from headrace.stream.evolve import check_evolution
 from headrace.stream.listener import Listener
 from headrace.stream.places import START, Place
 from headrace.stream.publisher import Publisher
+from headrace.stream.required import grown_extra
 from headrace.stream.scan import Scan
 from headrace.stream.unique import UniqueIds
 
@@ -43,7 +44,7 @@ class Stream:
         self._path = path
         self._declaration = declaration
         self._log = Log.open(path, read_only=True)
-        self._schema = check_evolution(self._log.schema, declaration.schema, name)
+        self._schema = check_evolution(self._log.meta, declaration, name)
         """What is in the stream and what is declared: entries are read through it."""
         self._older: list[Log] = []
         self._publishers: list[Publisher] = []
@@ -63,8 +64,8 @@ class Stream:
         except WriterTaken as error:
             raise PublisherTaken(f"stream {self.name!r}: {error}") from error
         try:
-            schema = check_evolution(log.schema, self._declaration.schema, self.name)
-            extra = grown_extra(log.meta.extra, self._declaration, self.name)
+            schema = check_evolution(log.meta, self._declaration, self.name)
+            extra = grown_extra(log.meta, self._declaration, self.name)
             if not schema.equals(log.schema) or extra != log.meta.extra:
                 log.evolve(schema, extra)
                 self._reopen()
@@ -144,7 +145,8 @@ class Stream:
 
     @property
     def schema(self) -> pa.Schema:
-        return self._log.schema
+        """The columns that listeners get: what is stored, and what is declared and not stored yet."""
+        return self._schema
 
     @property
     def order_by(self) -> str | None:
@@ -232,7 +234,7 @@ class Stream:
         """See the stream's schema as it is now. Scans that are under way keep their own."""
         self._older.append(self._log)
         self._log = Log.open(self._path, read_only=True)
-        self._schema = check_evolution(self._log.schema, self._declaration.schema, self.name)
+        self._schema = check_evolution(self._log.meta, self._declaration, self.name)
 
     def _check(self) -> None:
         if self._closed:

@@ -21,6 +21,7 @@ from headrace.kernel.errors import SchemaMismatch
 from headrace.stream.columns import from_array, to_array
 from headrace.stream.declaration import KEY, Declaration
 from headrace.stream.errors import BadEntry, UnknownVariant
+from headrace.stream.evolve import through
 from headrace.stream.field import BadValue, FieldType
 from headrace.stream.record import TAG
 
@@ -37,7 +38,15 @@ _KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
         _TYPES.is_fixed_size_binary,
     ),
     "time": (_TYPES.is_temporal,),
-    "nested": (_TYPES.is_nested,),
+    "list": (
+        _TYPES.is_list,
+        _TYPES.is_large_list,
+        _TYPES.is_list_view,
+        _TYPES.is_large_list_view,
+        _TYPES.is_fixed_size_list,
+    ),
+    "map": (_TYPES.is_map,),
+    "record": (_TYPES.is_struct,),
 }
 _CASTS = {*((kind, kind) for kind in _KINDS), ("integer", "float"), ("integer", "decimal")}
 
@@ -49,6 +58,8 @@ def as_table(given: Any, schema: pa.Schema, declaration: Declaration) -> pa.Tabl
     table = _arrow_table(given)
     if unknown := sorted(set(table.column_names) - set(schema.names)):
         raise SchemaMismatch(f"the stream has no field {unknown[0]!r}: it has {', '.join(schema.names)}")
+    if twice := [name for name in schema.names if table.column_names.count(name) > 1]:
+        raise SchemaMismatch(f"the batch has two columns {twice[0]!r}")
     if declaration.key_function is not None and KEY not in table.column_names:
         raise SchemaMismatch(f"the order key is computed: give it as the column {KEY!r} of the batch")
     columns = [_column(table, field) for field in schema]
@@ -64,34 +75,35 @@ def _arrow_table(given: Any) -> pa.Table:
         return pa.Table.from_batches([given])
     if isinstance(given, pa.RecordBatchReader):
         return given.read_all()
-    if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
-        return pa.table(given)
-    if type(given).__module__.startswith("pandas."):
-        return pa.Table.from_pandas(given, preserve_index=False)
-    raise SchemaMismatch(f"publish_batch takes Arrow, pandas or polars tables, not {type(given).__name__}")
+    kind = type(given)
+    try:
+        if kind.__module__.partition(".")[0] == "pandas":  # before the next: that would bring its index along
+            return pa.Table.from_pandas(given, preserve_index=False)
+        if hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__"):
+            return pa.table(given)
+    except (pa.ArrowException, ValueError, AttributeError) as error:
+        raise SchemaMismatch(f"this {kind.__name__} is not a table of columns: {error}") from error
+    raise SchemaMismatch(f"publish_batch takes Arrow, pandas or polars tables, not {kind.__name__}")
 
 
 def _from_rows(rows: Sequence[dict[str, Any]], schema: pa.Schema, declaration: Declaration) -> pa.Table:
     """Dicts, each value checked as `publish` does."""
-    names = set(schema.names)
+    names = declaration.columns.keys()
     for number, row in enumerate(rows):
         if not row.keys() <= names:
             unknown = sorted(str(name) for name in row.keys() - names)
             raise BadEntry(f"row {number}: the stream has no field {unknown[0]!r}")
     columns = []
-    for field in schema:
-        kind = declaration.columns.get(field.name)
-        if kind is None:
-            columns.append(pa.nulls(len(rows), field.type))
-            continue
+    for name, kind in declaration.columns.items():
         values = []
         for number, row in enumerate(rows):
             try:
-                values.append(kind.to_plain(row.get(field.name)))
+                values.append(kind.to_plain(row.get(name)))
             except BadValue as error:
-                raise BadEntry(f"row {number}: field {field.name!r}: {error}") from None
+                raise BadEntry(f"row {number}: field {name!r}: {error}") from None
         columns.append(to_array(values, kind))
-    table = pa.Table.from_arrays(columns, schema=schema)
+    records = pa.RecordBatch.from_arrays(columns, schema=declaration.schema)
+    table = pa.Table.from_batches([through(records, schema)])
     _check_values(table, declaration)
     return table
 
@@ -102,12 +114,11 @@ def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
             raise SchemaMismatch(f"the field {field.name!r} ({field.type}) is missing in the batch")
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
     column = table.column(field.name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     if column.type != field.type:
-        if not pa.types.is_null(column.type) and not _alike(column.type, field.type):
-            raise SchemaMismatch(f"the field {field.name!r} is {field.type}; the batch has {column.type}")
+        _check_alike(column.type, field.type, field.name)
         try:
+            if _TYPES.is_dictionary(column.type):  # its values first: pyarrow cannot decode those of polars
+                column = column.cast(pa.dictionary(column.type.index_type, field.type))
             column = column.cast(field.type)
         except pa.ArrowException as error:
             raise SchemaMismatch(
@@ -118,13 +129,30 @@ def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     return column
 
 
-def _alike(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type may be cast to the other: a number never becomes text, say."""
-    return any((a, b) in _CASTS for a in _kinds(given) for b in _kinds(wanted))
+def _check_alike(given: pa.DataType, wanted: pa.DataType, path: str) -> None:
+    """Refuse what a cast would do too much for: make text of a number, say, or leave a field out."""
+    if _TYPES.is_dictionary(given):
+        given = given.value_type
+    if given == wanted or _TYPES.is_null(given):
+        return
+    kinds = _kind(given), _kind(wanted)
+    if kinds not in _CASTS:
+        raise SchemaMismatch(f"the field {path!r} is {wanted}; the batch has {given}")
+    if kinds == ("list", "list"):
+        _check_alike(given.value_type, wanted.value_type, path)
+    elif kinds == ("map", "map"):
+        _check_alike(given.key_type, wanted.key_type, path)
+        _check_alike(given.item_type, wanted.item_type, path)
+    elif kinds == ("record", "record"):
+        known = {field.name: field.type for field in wanted}
+        for field in given:
+            if field.name not in known:
+                raise SchemaMismatch(f"the field {path!r} is {wanted}: it has no {field.name!r}")
+            _check_alike(field.type, known[field.name], f"{path}.{field.name}")
 
 
-def _kinds(kind: pa.DataType) -> list[str]:
-    return [name for name, tests in _KINDS.items() if any(test(kind) for test in tests)]
+def _kind(arrow: pa.DataType) -> str:
+    return next((name for name, tests in _KINDS.items() if any(test(arrow) for test in tests)), str(arrow))
 
 
 def _check_values(table: pa.Table, declaration: Declaration) -> None:

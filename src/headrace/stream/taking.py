@@ -33,10 +33,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.kernel.errors import HeadraceError, KeyOrder
-from headrace.log.batcher import Batcher
 from headrace.stream.declaration import KEY, Declaration
 from headrace.stream.errors import BadEntry
 from headrace.stream.field import BadValue, FieldType
@@ -49,6 +48,18 @@ _DOUBTFUL = {
     str: " or not {v}.isascii()",
 }
 """Values of the right class that must be looked at all the same: they may not be storable."""
+
+
+class Waking(Protocol):
+    """Who writes what is taken: a `Batcher`, or nobody."""
+
+    idle: bool
+
+    def wake(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def take_back(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,7 @@ class Taking:
 def make_taking(
     declaration: Declaration,
     columns: Sequence[list[Any]],
-    batcher: Batcher,
+    batcher: Waking,
     flush_bytes: int,
     *,
     strict: bool,

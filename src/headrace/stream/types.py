@@ -173,7 +173,7 @@ def _sequence(kind: Any, item: FieldType) -> FieldType:
         return kind(value if item.from_plain is None else map(item.from_plain, value))
 
     arrow = pa.list_(pa.field("item", item.arrow, item.nullable))
-    return FieldType(arrow, to_plain, from_plain, choices_inside=item.has_choices)
+    return FieldType(arrow, to_plain, from_plain, choices_inside=item.has_choices, requires=item.requires)
 
 
 def _mapping(key: FieldType, item: FieldType, where: str) -> FieldType:
@@ -196,7 +196,8 @@ def _mapping(key: FieldType, item: FieldType, where: str) -> FieldType:
 
     arrow = pa.map_(key.arrow, pa.field("value", item.arrow, item.nullable))
     inside = key.has_choices or item.has_choices
-    return FieldType(arrow, to_plain, from_plain, choices_inside=inside)
+    requires = {**key.requires, **item.requires}
+    return FieldType(arrow, to_plain, from_plain, choices_inside=inside, requires=requires)
 
 
 def _union(arguments: tuple[Any, ...], where: str) -> FieldType:
