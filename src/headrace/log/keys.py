@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any
 
@@ -122,9 +122,16 @@ class KeyColumn:
 
     def find(self, records: pa.RecordBatch, key: int) -> int:
         """Row of the first entry of a sorted batch whose key (as 64 bits) is at least `key`."""
+        return bisect_left(self._values(records), self._decode(key))
+
+    def find_after(self, records: pa.RecordBatch, key: int) -> int:
+        """Row of the first entry of a sorted batch whose key (as 64 bits) is larger than `key`."""
+        return bisect_right(self._values(records), self._decode(key))
+
+    def _values(self, records: pa.RecordBatch) -> memoryview[Any]:
         column = self.numbers(records)
         values: memoryview[Any] = memoryview(column.buffers()[1]).cast("B").cast(self._format)  # type: ignore
-        return bisect_left(values[column.offset : column.offset + len(column)], self._decode(key))
+        return values[column.offset : column.offset + len(column)]
 
     def numbers(self, records: pa.RecordBatch) -> pa.Array:
         """The keys of a batch as plain numbers, which sort as the keys do."""

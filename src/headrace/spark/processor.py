@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -14,11 +13,11 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 
 from headrace.log.keys import KeyColumn
 from headrace.spark import engine
-from headrace.spark.engine import Arrived, Engine, partition_key, to_records
+from headrace.spark.engine import Arrived, partition_key, to_records
+from headrace.spark.job import JobSpec, Typed
 from headrace.spark.merge import INTERVAL, Interval, pack_message, unpacked
 from headrace.spark.projection import INDEX
 from headrace.spark.states import States
-from headrace.stream.declaration import Declaration, declare
 from headrace.stream.entry import Entry, EntryMaker
 
 PRODUCED_SCHEMA = StructType(
@@ -30,48 +29,6 @@ PRODUCED_SCHEMA = StructType(
 )
 _PAGE = StructType([StructField("page", IntegerType())])
 _STATE = StructType([StructField("state", BinaryType())])
-
-
-@dataclass(frozen=True)
-class Typed:
-    """A stream as a job declares it: workers make the declaration anew from this."""
-
-    name: str
-    kind: Any
-    order_by: Any
-    schema: pa.Schema
-    partition_by: str | None = None
-
-    def declaration(self) -> Declaration:
-        return declare(
-            self.schema if self.kind is None else self.kind, self.order_by, stored=self.kind is None
-        )
-
-
-@dataclass(frozen=True)
-class JobSpec:
-    """All that a worker must know of a job."""
-
-    producer: type
-    inputs: tuple[Typed, ...]
-    output: Typed
-    every: Any = None
-    emit_from: Any = None
-
-    @property
-    def key(self) -> KeyColumn:
-        first = self.inputs[0]
-        declaration = first.declaration()
-        assert declaration.order_by is not None
-        return KeyColumn(first.schema, declaration.order_by)
-
-    @property
-    def state_kind(self) -> type:
-        return getattr(self.producer, "State", dict)
-
-    def engine(self) -> Engine:
-        names = [each.name for each in self.inputs]
-        return Engine(self.producer(), names, self.key, self.every, self.emit_from)
 
 
 class Arriving:

@@ -50,10 +50,8 @@ class BatchReader(DataSourceReader):
         origin, options = self._origin, self._options
         first, settled = origin.first_index(), origin.settled()
         start = _start(origin, options, first, settled.next_index)
-        if start < first and options.start_index not in (None, 0):
-            raise Trimmed(f"stream {origin.name!r} begins at index {first}: {start} has been removed")
         stop = _stop(origin, options, settled.next_index)
-        spans = origin.plan(max(start, first), stop, options.partition_rows)
+        spans = origin.plan(start, stop, options.partition_rows)
         return [SpanPartition(span) for span in spans]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -73,7 +71,12 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:
         first, settled = self._origin.first_index(), self._origin.settled()
-        start = max(first, _start(self._origin, self._options, first, settled.next_index))
+        start = _start(self._origin, self._options, first, settled.next_index)
+        if start > settled.next_index:
+            raise BadSettings(
+                f"stream {self._origin.name!r} ends at index {settled.next_index}: it cannot be read from "
+                f"{start} on; use startIndex='latest' for what comes from now on"
+            )
         self._remember(start)
         return self._offset(start)
 
@@ -173,7 +176,12 @@ def _start(origin: Origin, options: Options, first: int, end: int) -> int:
         case "latest":
             return end
         case int(index):
-            return index
+            if 0 < index < first and options.fail_on_data_loss:
+                raise Trimmed(
+                    f"stream {origin.name!r} begins at index {first}: {index} has been removed; read on "
+                    "from there with failOnDataLoss=false"
+                )
+            return max(index, first)
     raise BadSettings(f"startIndex is a number, 'earliest' or 'latest', not {options.start_index!r}")
 
 

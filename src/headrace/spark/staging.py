@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -143,7 +144,7 @@ def _merged(sources: list[Iterator[pa.RecordBatch]], key: KeyColumn) -> Iterator
         bound = min(key.span(batch.slice(batch.num_rows - 1))[1] for batch, _ in heads)
         taken, left = [], []
         for batch, source in heads:
-            rows = key.find(batch, bound + 1)
+            rows = key.find_after(batch, bound)
             taken.append(batch.slice(0, rows))
             left.append((batch.slice(rows) if rows < batch.num_rows else next(source, None), source))
         records = sorted_by_key(pa.concat_batches(taken), key)
@@ -174,7 +175,7 @@ def staging_of(store: str, stream: str) -> Path:
 
 def remove_staged(folder: Path, upto_batch: int) -> None:
     """Remove what a query staged for batches up to this one: all of it is in the log, or was given up."""
-    if folder.is_dir():
+    with suppress(OSError):  # others may be removing too
         for each in folder.iterdir():
             if each.name.isdigit() and int(each.name) <= upto_batch:
                 shutil.rmtree(each, ignore_errors=True)
@@ -182,9 +183,8 @@ def remove_staged(folder: Path, upto_batch: int) -> None:
 
 def remove_abandoned(staging: Path) -> None:
     """Remove what queries left that have not staged anything for a week."""
-    if not staging.is_dir():
-        return
-    for each in staging.iterdir():
-        newest = max((path.stat().st_mtime for path in (each, *each.iterdir())), default=0.0)
-        if newest < SystemClock().now_us() / 1e6 - _ABANDONED_S:
-            shutil.rmtree(each, ignore_errors=True)
+    oldest_s = SystemClock().now_us() / 1e6 - _ABANDONED_S
+    with suppress(OSError):  # others may be removing too
+        for each in staging.iterdir():
+            if max(path.stat().st_mtime for path in (each, *each.iterdir())) < oldest_s:
+                shutil.rmtree(each, ignore_errors=True)

@@ -35,19 +35,18 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.kernel.errors import BadSettings, Closed, NotFound, SchemaMismatch
-from headrace.log.keys import KeyColumn
+from headrace.kernel.errors import BadSettings, Closed
 from headrace.spark.datasource import MERGE_OPTION, PACKED_OPTION
 from headrace.spark.engine import Arrived, Interval, Output, in_order, to_records
+from headrace.spark.job import JobSpec, Typed, common_key, distance, open_input, open_output
 from headrace.spark.merge import MergePlan, bucket_of
 from headrace.spark.origin import existing_store
 from headrace.spark.packed_sink import PackedTarget
-from headrace.spark.processor import PRODUCED_SCHEMA, Arriving, JobSpec, Processor, Typed
+from headrace.spark.processor import PRODUCED_SCHEMA, Arriving, Processor
 from headrace.spark.states import States
 from headrace.stream.entry import EntryMaker
 from headrace.stream.gather import Gathered
 from headrace.stream.store import Store
-from headrace.stream.stream import Stream
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 STORE_CONF = "spark.headrace.path"
@@ -85,8 +84,8 @@ def tail_produce(
         raise BadSettings("a job needs at least one input stream")
     fields = partition_by if isinstance(partition_by, Mapping) else dict.fromkeys(types, partition_by)
     with existing_store(os.fspath(path)) as opened:
-        typed = tuple(_input(opened, name, kind, fields.get(name)) for name, kind in types.items())
-        made = _output(opened, output, output_type, typed)
+        typed = tuple(open_input(opened, name, kind, fields.get(name)) for name, kind in types.items())
+        made = open_output(opened, output, output_type, typed)
     return TailProduce(spark, os.path.abspath(path), typed, made, chosen)
 
 
@@ -126,10 +125,10 @@ class TailProduce:
         self._inputs = inputs
         self._output = output
         self._options = options
-        self._key = _common_key(inputs)
+        self._key = common_key(inputs)
         self._buckets = options.buckets if any(each.partition_by for each in inputs) else 1
         every = options.head_every
-        self._every = None if every is None else _distance(every, self._key, "head_every")
+        self._every = None if every is None else distance(every, self._key, "head_every")
         self._start, self._emit_from = self._beginning(options.start_key, options.window)
         self._producer: type | None = None
 
@@ -251,7 +250,7 @@ class TailProduce:
         emit_from = self._key.number(self._key.encode(start_key))
         if window is None:
             return self._key.encode(start_key), emit_from
-        return self._key.sortable(emit_from - _distance(window, self._key, "window")), emit_from
+        return self._key.sortable(emit_from - distance(window, self._key, "window")), emit_from
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -275,63 +274,6 @@ class _settings:
                 self._spark.conf.unset(name)
             else:
                 self._spark.conf.set(name, value)
-
-
-def _input(store: Store, name: str, kind: Any, partition_by: str | None) -> Typed:
-    stream = _opened(store, name, kind)
-    if stream.order_by is None:
-        raise BadSettings(f"stream {name!r} has no order key to be merged by: create it with order_by=...")
-    if partition_by is not None and partition_by not in stream.schema.names:
-        raise SchemaMismatch(f"partition_by names {partition_by!r}, which is not a field of stream {name!r}")
-    return Typed(name, kind, stream.order_by, stream.schema, partition_by)
-
-
-def _output(store: Store, name: str, kind: Any, inputs: tuple[Typed, ...]) -> Typed:
-    if name not in store.streams() and kind is None:
-        raise NotFound(f"there is no stream {name!r} in {store.path}: give its output_type to create it")
-    if name in store.streams():
-        stream = _opened(store, name, kind)
-    else:
-        order_by = inputs[0].order_by
-        stream = store.stream(name, kind, order_by)
-    key = inputs[0].schema.field(inputs[0].order_by).type
-    if stream.order_by is not None and stream.schema.field(stream.order_by).type != key:
-        raise SchemaMismatch(
-            f"output {name!r} is ordered by {stream.schema.field(stream.order_by).type}, the inputs by {key}"
-        )
-    return Typed(name, kind, stream.order_by, stream.schema)
-
-
-def _opened(store: Store, name: str, kind: Any) -> Stream:
-    """The stream, checked against the type if there is one."""
-    stream = store.stream(name)
-    return stream if kind is None else store.stream(name, kind, stream.order_by, **_unique(stream))
-
-
-def _unique(stream: Stream) -> dict[str, Any]:
-    stored = stream.log.meta.extra.get("stream", {})
-    return {"unique_by": stored.get("unique_by"), "unique_window": stored.get("unique_window")}
-
-
-def _common_key(inputs: tuple[Typed, ...]) -> KeyColumn:
-    kinds = {str(each.schema.field(each.order_by).type) for each in inputs}
-    if len(kinds) > 1:
-        raise SchemaMismatch(f"the inputs are ordered by keys of different types: {', '.join(sorted(kinds))}")
-    return KeyColumn(inputs[0].schema, inputs[0].order_by)
-
-
-def _distance(given: Any, key: KeyColumn, what: str) -> Any:
-    """A distance of keys as a number: timedeltas count in the key's own unit."""
-    if isinstance(given, dt.timedelta) and pa.types.is_timestamp(key.type):
-        per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[key.type.unit]
-        number = given // _MICROSECOND * per_second // 1_000_000
-    elif isinstance(given, dt.timedelta) or pa.types.is_timestamp(key.type):
-        raise BadSettings(f"{what} is a timedelta if, and only if, the order key is a time; not {given!r}")
-    else:
-        number = given
-    if number <= 0:
-        raise BadSettings(f"{what} must be positive, not {given!r}")
-    return number
 
 
 def _gathered(typed: Typed, entries: Sequence[Any]) -> pa.RecordBatch:

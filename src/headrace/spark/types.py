@@ -113,11 +113,27 @@ def as_spark(columns: Sequence[pa.Array], target: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(made, schema=target)
 
 
+def _in_microseconds(kind: pa.DataType) -> pa.DataType:
+    """The same type with every time of day, at any depth, counted in microseconds."""
+    checks = pa.types
+    if checks.is_time(kind):
+        return pa.time64("us")
+    if checks.is_struct(kind):
+        return pa.struct([field.with_type(_in_microseconds(field.type)) for field in kind])
+    if checks.is_map(kind):
+        item = kind.item_field.with_type(_in_microseconds(kind.item_type))
+        return pa.map_(_in_microseconds(kind.key_type), item)
+    if checks.is_list(kind) or checks.is_large_list(kind) or checks.is_fixed_size_list(kind):
+        inside = kind.value_field.with_type(_in_microseconds(kind.value_type))
+        if checks.is_fixed_size_list(kind):
+            return pa.list_(inside, kind.list_size)
+        return pa.large_list(inside) if checks.is_large_list(kind) else pa.list_(inside)
+    return kind
+
+
 def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     try:
-        if pa.types.is_time(column.type):
-            column = column.cast(pa.time64("us")).cast(pa.int64())
-        return column.cast(field.type)
+        return column.cast(_in_microseconds(column.type)).cast(field.type)
     except pa.ArrowException as error:
         raise SchemaMismatch(
             f"the field {field.name!r} is a {column.type}, which cannot be read as {field.type}: {error}"
