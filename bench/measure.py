@@ -211,7 +211,7 @@ def machine() -> str:
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    packages = ("pyarrow", "xxhash", "lmdb", "persist-queue")
+    packages = ("pyarrow", "xxhash", "lmdb", "persist-queue", "pyspark")
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return (
         f"{os.cpu_count()} cores, {model}; Linux {platform.release()}; Python {platform.python_version()}, "

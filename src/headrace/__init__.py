@@ -5,15 +5,28 @@
     writer, reader, channel    an embedded queue of bytes
     Settings                   durability, finalization, retention, compression
     HeadraceError              and its five kinds, by what the caller can do
+    spark                      the same streams in Spark, exactly once; jobs over several of them
 
 The log of Arrow record batches below everything is `headrace.log.Log`.
 """
 
-from headrace.kernel.errors import Broken, Closed, Damaged, HeadraceError, Refused, Retryable
+import importlib
+from typing import Any
+
+from headrace.kernel.errors import (
+    Broken,
+    Closed,
+    Damaged,
+    HeadraceError,
+    MissingExtra,
+    Refused,
+    Retryable,
+)
 from headrace.log.batcher import FlushPolicy
 from headrace.log.channel import Channel, channel
 from headrace.log.queue import Reader, Writer, reader, writer
 from headrace.log.settings import Settings
+from headrace.stream.entry import Entry
 from headrace.stream.listener import STOP
 from headrace.stream.places import END, START, at_key
 from headrace.stream.store import Store, StreamConfig
@@ -30,8 +43,10 @@ __all__ = [
     "Channel",
     "Closed",
     "Damaged",
+    "Entry",
     "FlushPolicy",
     "HeadraceError",
+    "MissingExtra",
     "Reader",
     "Refused",
     "Retryable",
@@ -46,3 +61,15 @@ __all__ = [
     "reader",
     "writer",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`hr.spark` without an import of its own; Spark is loaded by those who use it."""
+    if name != "spark":
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    try:
+        return importlib.import_module("headrace.spark")
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.split(".")[0] in ("pyspark", "pandas", "google"):
+            raise MissingExtra("this needs Spark: pip install 'headrace[spark]'") from error
+        raise

@@ -119,6 +119,12 @@ class Truncated(Refused):
     code = "truncated"
 
 
+class MissingExtra(Refused):
+    """A part of headrace that is installed separately is not there."""
+
+    code = "missing_extra"
+
+
 class NoPermission(Refused):
     code = "no_permission"
 

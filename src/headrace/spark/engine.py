@@ -6,7 +6,8 @@ each time the merged HEAD passes a *tick*, a multiple of `every`, before the ent
 Ticks, not batches: so the calls are the same whatever the batches are.
 
 An output is published with the order key of what caused it. All outputs are put in one order by their cause:
-key, stream, index, then the order in which a call gave them; at a tick, by partition key.
+key, stream, index, then the order in which a call gave them; at a tick, by partition key (as the bytes of its
+MessagePack form, which is one order for keys of any type).
 """
 
 from __future__ import annotations
@@ -75,18 +76,19 @@ class Engine:
         emit_from = self._emit_from
         tick = 0  # the number of the next one
         if every is not None and interval.start is not None:
-            tick = int(-(-interval.start // every))
+            tick = first_tick(interval.start, every)
         begun = interval.start is not None
         for number, stream, index, partition, entry in arrived:
             if every is not None:
                 if not begun:  # before the first entry of all there is no state
-                    tick, begun = int(number // every) + 1, True
+                    tick, begun = first_tick(number, every, behind=True), True
                 while tick * every <= number:
                     tick = yield from self._tick(tick, number, states)
             made = on_entry(names[stream], entry, get(partition))
-            if made is not None and (emit_from is None or number >= emit_from):
-                for n, value in enumerate(_several(made)):
-                    yield Output(number, stream, index, n, b"", value)
+            if made is not None:
+                for n, value in enumerate(_several(made)):  # a generator works only when it is walked through
+                    if emit_from is None or number >= emit_from:
+                        yield Output(number, stream, index, n, b"", value)
         while every is not None and begun and tick * every < interval.stop:
             tick = yield from self._tick(tick, interval.stop, states)
 
@@ -96,14 +98,26 @@ class Engine:
         number = tick * self._every
         live = states.all()
         if not live:
-            return max(tick + 1, int(last // self._every))
+            return max(tick + 1, first_tick(last, self._every))
         key = self._key.decode(self._key.sortable(number))
         for partition, state in live:
             made = self._producer.on_head(key, state)
-            if made is not None and (self._emit_from is None or number >= self._emit_from):
+            if made is not None:
                 for n, value in enumerate(_several(made)):
-                    yield Output(number, TICK, 0, n, partition, value)
+                    if self._emit_from is None or number >= self._emit_from:
+                        yield Output(number, TICK, 0, n, partition, value)
         return tick + 1
+
+
+def first_tick(number: Any, every: Any, *, behind: bool = False) -> int:
+    """The first tick that is at a key number or behind it; or behind it only.
+
+    Found by trying, so that floats cannot be of two minds about it.
+    """
+    tick = int(number // every) - 1
+    while tick * every < number or (behind and tick * every == number):
+        tick += 1
+    return tick
 
 
 def _several(made: Any) -> Iterable[Any]:

@@ -27,12 +27,15 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from headrace.kernel.errors import Refused, Truncated
+from headrace.kernel.errors import Refused, Trimmed, Truncated
 from headrace.log.keys import KeyColumn
+from headrace.log.positions import PositionFile
 from headrace.log.segment_reader import Batch
+from headrace.spark.engine import first_tick
 from headrace.spark.origin import FileOrigin, Origin
 from headrace.spark.plan import Span
 from headrace.spark.projection import INDEX
+from headrace.spark.reader import open_position
 from headrace.spark.types import arrow_schema
 
 MERGED_SCHEMA = StructType(
@@ -61,6 +64,8 @@ class MergePlan(msgspec.Struct, frozen=True):
     every: int | float | None
     """The distance of ticks in key numbers: a HEAD that passes one must be delivered without delay."""
     heartbeat_s: float
+    position: str
+    """The name under which it remembers how far each stream was read."""
 
 
 def merge_plan(text: str) -> MergePlan:
@@ -90,10 +95,13 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._key = KeyColumn(abouts[0].schema, abouts[0].order_by)
         self._stop_at: int | None = None
         self._moved_s = time.monotonic()
+        self._seen: tuple[Any, ...] = ()
+        self._positions: list[PositionFile] = []
 
     def initialOffset(self) -> dict[str, Any]:
         cut = self._plan.start
         at = [origin.index_of(cut) if cut else origin.first_index() for origin in self._origins]
+        self._remember(at)
         return self._offset(cut, at)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -108,8 +116,7 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = self._places(cut)
         entries = sum(at) - sum(start["at"])
         if entries > self._plan.entries:
-            cut = self._nearer_cut(start, at)
-            at = self._places(cut)
+            cut, at = self._nearer_cut(start, at)
         elif entries == 0 and not self._must_tell(begun, cut):
             return start
         self._moved_s = time.monotonic()
@@ -128,7 +135,6 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spans: list[tuple[int, Span]] = []
         for stream, origin in enumerate(self._origins):
             begun, stop = start["at"][stream], end["at"][stream]
-            self._check_order(origin, start, stream)
             spans += [(stream, span) for span in origin.plan(begun, stop, _PART_ROWS)]
         interval = Interval(start["cut"], end["cut"])
         parts: list[list[tuple[int, Span]]] = [[]]
@@ -155,7 +161,22 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield _rows([(bucket, stream, data) for bucket, data in _packed(part, field, buckets)])
 
     def commit(self, end: dict[str, Any]) -> None:
-        return
+        self._remember(end["at"])
+
+    def stop(self) -> None:
+        while self._positions:
+            self._positions.pop().close()
+
+    def _remember(self, at: list[int]) -> None:
+        """Let retention remove what this job has read of its inputs, and nothing else."""
+        if not self._positions:
+            self._positions = [open_position(origin, self._plan.position) for origin in self._origins]
+        for position, index in zip(self._positions, at, strict=True):
+            position.save(index)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For Spark's workers: they read, and remember nothing."""
+        return {**self.__dict__, "_positions": []}
 
     # --- cuts
 
@@ -176,23 +197,27 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         every = self._plan.every
         if every is None or not begun:
             return False
-        return bool(-(-self._key.number(begun) // every) * every < self._key.number(cut))
+        return bool(first_tick(self._key.number(begun), every) * every < self._key.number(cut))
 
-    def _nearer_cut(self, start: dict[str, Any], at: list[int]) -> int:
-        """A cut before which there are about as many entries as a batch may have."""
-        share = max(1, self._plan.entries // len(at))
+    def _nearer_cut(self, start: dict[str, Any], at: list[int]) -> tuple[int, list[int]]:
+        """A cut before which there are about as many entries as a batch may have, and its places."""
+        share = self._plan.entries // len(at)
         keys = [
             origin.key_at(begun + share)
             for origin, begun, stop in zip(self._origins, start["at"], at, strict=True)
             if stop - begun > share
         ]
         nearest = min(keys)
-        return nearest if nearest > start["cut"] else nearest + 1  # one key with more entries than that
+        places = self._places(nearest)
+        if nearest > start["cut"] and places != start["at"]:
+            return nearest, places
+        return nearest + 1, self._places(nearest + 1)  # one key with more entries than that: never split
 
     def _offset(self, cut: int, at: list[int]) -> dict[str, Any]:
         return {"cut": cut, "at": at, "logs": self._logs, "buckets": self._plan.buckets}
 
     def _check(self, offset: dict[str, Any]) -> None:
+        """Refuse to go on where the streams are not what this job has been reading."""
         if offset["logs"] != self._logs:
             raise Truncated(
                 "the input streams are not the ones that this job has read (another order, or made anew): "
@@ -204,15 +229,26 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"cannot go on with {self._plan.buckets}"
             )
 
-    @staticmethod
-    def _check_order(origin: Origin, start: dict[str, Any], stream: int) -> None:
-        """An entry may not appear below a cut that has been passed: it would be missing for ever."""
-        begun = start["at"][stream]
-        if begun < origin.settled().next_index and origin.key_at(begun) < start["cut"]:
-            raise Truncated(
-                f"stream {origin.name!r} has an entry at index {begun} before the HEAD that it had promised: "
-                "it was cut off, or put back from a copy; start again with another checkpoint"
-            )
+        seen = (offset["cut"], *(origin.settled() for origin in self._origins))
+        if seen != self._seen:
+            for origin, at in zip(self._origins, offset["at"], strict=True):
+                _check_place(origin, offset["cut"], at)
+            self._seen = seen
+
+
+def _check_place(origin: Origin, cut: int, at: int) -> None:
+    """The entries below `at` are those below the cut, as they were: else some would be missing for ever."""
+    first = origin.first_index()
+    if at < first:
+        raise Trimmed(
+            f"stream {origin.name!r} begins at index {first}: entries from {at} on were removed before this "
+            "job read them; start again with another checkpoint"
+        )
+    if cut and origin.index_of(cut) != at:
+        raise Truncated(
+            f"stream {origin.name!r} is not what this job has read up to index {at}: it was cut off, or put "
+            "back from a copy; start again with another checkpoint"
+        )
 
 
 def bucket_of(key: Any, buckets: int) -> int:
@@ -225,7 +261,7 @@ def _packed(batch: Batch, field: str | None, buckets: int) -> Iterator[tuple[int
     indexes = pa.arange(batch.base_index, batch.next_index)
     records = batch.records.append_column(INDEX, indexes)
     if field is None or buckets == 1:
-        yield 0, pack_message(records)
+        yield bucket_of(None, buckets), pack_message(records)
         return
     column = records.column(records.schema.get_field_index(field)).dictionary_encode()
     of_value = pa.array([bucket_of(value, buckets) for value in column.dictionary.to_pylist()], pa.int32())

@@ -51,7 +51,10 @@ def plan_spans(
             cuts.append(name.first_index)
         if name.next_index - cuts[-1] >= wanted * 3 // 2:
             cuts += _inside(disk, directory, meta, name, cuts[-1], wanted)
-    while stop - cuts[-1] >= wanted * 3 // 2:  # the active segment has no footer: cut it anywhere
+    active = max(start, finals[-1].next_index) if finals else start
+    if active > cuts[-1] and stop - active >= wanted // 2:
+        cuts.append(active)
+    while stop - cuts[-1] >= wanted * 3 // 2 and cuts[-1] >= active:  # it has no footer: cut it anywhere
         cuts.append(cuts[-1] + wanted)
     cuts = [cut for cut in cuts if cut < stop]
     return [Span(first, last) for first, last in pairwise([*cuts, stop])]

@@ -14,8 +14,8 @@ from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, 
 from headrace.log.keys import KeyColumn
 from headrace.spark import engine
 from headrace.spark.engine import Arrived, partition_key, to_records
-from headrace.spark.job import JobSpec, Typed
 from headrace.spark.merge import INTERVAL, Interval, pack_message, unpacked
+from headrace.spark.produce_spec import JobSpec, Typed
 from headrace.spark.projection import INDEX
 from headrace.spark.states import States
 from headrace.stream.entry import Entry, EntryMaker

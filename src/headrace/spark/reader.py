@@ -151,7 +151,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.position is None:
             return
         if self._position is None:
-            self._position = _open_position(self._origin, self._options.position)
+            self._position = open_position(self._origin, self._options.position)
         self._position.save(index)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -191,7 +191,7 @@ def _stop(origin: Origin, options: Options, end: int) -> int:
     return end if options.end_index is None else min(end, options.end_index)
 
 
-def _open_position(origin: Origin, name: str) -> PositionFile:
+def open_position(origin: Origin, name: str) -> PositionFile:
     """The position; a query that was killed may hold it for a moment longer."""
     deadline = time.monotonic() + _POSITION_WAIT_S
     while True:

@@ -18,10 +18,24 @@ import msgspec
 from headrace.kernel.errors import SchemaMismatch
 
 PAGES = 64
+STATE_ADVICE = "name a dataclass or a msgspec.Struct, with the types of its fields, as State"
 
 Load = Callable[[int], bytes | None]
 Save = Callable[[int, bytes | None], None]
 """Of a page: None means that there is nothing on it."""
+
+
+def check_state_kind(kind: Any) -> None:
+    """Refuse a State that cannot be made, stored and given back, before Spark is started for it."""
+    try:
+        kind()
+    except TypeError as error:
+        raise SchemaMismatch(f"State must be a class that is made without arguments: {error}") from None
+    try:
+        States(kind, lambda page: None, lambda page, raw: None).get(b"")
+        msgspec.msgpack.encode(kind())
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise SchemaMismatch(f"{kind.__name__} cannot be a State ({error}): {STATE_ADVICE}") from None
 
 
 class States:
@@ -61,7 +75,7 @@ class States:
                     changed.add(page_of(key))
                 continue
             raw = self._encode(state)
-            if page.get(key) != raw:
+            if key not in page or bytes(page[key]) != raw:
                 page[key] = msgspec.Raw(raw)
                 changed.add(page_of(key))
         for number in sorted(changed):
@@ -80,15 +94,13 @@ class States:
         """The state as bytes; refused if it would come back as something else."""
         try:
             raw = msgspec.msgpack.encode(state)
-            same = self._decode(raw) == state
-        except (TypeError, msgspec.MsgspecError) as error:
-            raise SchemaMismatch(
-                f"the state {state!r} cannot be stored ({error}): declare its type as State"
-            ) from error
+            back = self._decode(raw)
+            # NaN does not equal itself: then it must look the same, as bytes and as text.
+            same = back == state or (msgspec.msgpack.encode(back) == raw and repr(back) == repr(state))
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+            raise SchemaMismatch(f"the state {state!r} cannot be stored ({error}): {STATE_ADVICE}") from error
         if not same:
-            raise SchemaMismatch(
-                f"the state {state!r} would come back as {self._decode(raw)!r}: declare its type as State"
-            )
+            raise SchemaMismatch(f"the state {state!r} would come back as {back!r}: {STATE_ADVICE}")
         return raw
 
 

@@ -27,6 +27,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -35,18 +36,26 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.kernel.errors import BadSettings, Closed
+from headrace.kernel.errors import BadSettings, Closed, NotFound
 from headrace.spark.datasource import MERGE_OPTION, PACKED_OPTION
 from headrace.spark.engine import Arrived, Interval, Output, in_order, to_records
-from headrace.spark.job import JobSpec, Typed, common_key, distance, open_input, open_output
 from headrace.spark.merge import MergePlan, bucket_of
-from headrace.spark.origin import existing_store
 from headrace.spark.packed_sink import PackedTarget
 from headrace.spark.processor import PRODUCED_SCHEMA, Arriving, Processor
-from headrace.spark.states import States
+from headrace.spark.produce_spec import (
+    JobSpec,
+    Typed,
+    check_partitions,
+    common_key,
+    distance,
+    make_portable,
+    open_input,
+    open_output,
+)
+from headrace.spark.states import States, check_state_kind
 from headrace.stream.entry import EntryMaker
 from headrace.stream.gather import Gathered
-from headrace.stream.store import Store
+from headrace.stream.store import STORE_FILE, Store, open_store
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 STORE_CONF = "spark.headrace.path"
@@ -54,9 +63,9 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def tail_produce(
-    spark: SparkSession,
+    spark: SparkSession | None,
     *,
-    inputs: Sequence[str] | Mapping[str, Any],
+    inputs: str | Sequence[str] | Mapping[str, Any],
     output: str,
     output_type: Any = None,
     partition_by: str | Mapping[str, str] | None = None,
@@ -66,9 +75,9 @@ def tail_produce(
     """A job that reads `inputs` in the order of their keys and publishes to `output`.
 
     `inputs` are names, or names with types; entries of inputs without a type are dicts. `partition_by`
-    names the field whose values have states of their own. The output stream is made if it is not there, of
-    `output_type`, ordered by the inputs' order key. `store` may be left out if the session says where it is
-    (`session`).
+    names the field whose values have states of their own; entries without it share one more. The output
+    stream is made if it is not there, of `output_type`, ordered by the inputs' order key. `store` may be
+    left out if the session says where it is (`session`).
 
     The other options are those of `JobOptions`.
     """
@@ -76,14 +85,18 @@ def tail_produce(
         chosen = JobOptions(**options)
     except TypeError as error:
         raise BadSettings(f"{error}: the options are {', '.join(JobOptions.__slots__)}") from None
-    path = store.path if isinstance(store, Store) else store or spark.conf.get(STORE_CONF, None)
+    path = store.path if isinstance(store, Store) else store
+    if path is None and spark is not None:
+        path = spark.conf.get(STORE_CONF, None)
     if path is None:
         raise BadSettings("say where the store is: tail_produce(..., store='data')")
-    types = dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(inputs)
-    if not types:
-        raise BadSettings("a job needs at least one input stream")
+    if not (Path(path) / STORE_FILE).exists():
+        raise NotFound(f"there is no store at {path}: make it, and the input streams, first")
+    types = _named(inputs, output)
     fields = partition_by if isinstance(partition_by, Mapping) else dict.fromkeys(types, partition_by)
-    with existing_store(os.fspath(path)) as opened:
+    if unknown := set(fields) - set(types):
+        raise BadSettings(f"partition_by names {unknown.pop()!r}, which is not an input")
+    with open_store(os.fspath(path)) as opened:
         typed = tuple(open_input(opened, name, kind, fields.get(name)) for name, kind in types.items())
         made = open_output(opened, output, output_type, typed)
     return TailProduce(spark, os.path.abspath(path), typed, made, chosen)
@@ -115,7 +128,12 @@ class TailProduce:
     """A job: see `tail_produce`."""
 
     def __init__(
-        self, spark: SparkSession, path: str, inputs: tuple[Typed, ...], output: Typed, options: JobOptions
+        self,
+        spark: SparkSession | None,
+        path: str,
+        inputs: tuple[Typed, ...],
+        output: Typed,
+        options: JobOptions,
     ) -> None:
         """Use `tail_produce`."""
         if options.buckets < 1 or options.batch_entries < 1:
@@ -126,6 +144,7 @@ class TailProduce:
         self._output = output
         self._options = options
         self._key = common_key(inputs)
+        check_partitions(inputs)
         self._buckets = options.buckets if any(each.partition_by for each in inputs) else 1
         every = options.head_every
         self._every = None if every is None else distance(every, self._key, "head_every")
@@ -140,6 +159,7 @@ class TailProduce:
             raise BadSettings(
                 f"{cls.__name__} has on_head: say how often it is called, tail_produce(..., head_every=...)"
             )
+        check_state_kind(getattr(cls, "State", dict))
         self._producer = cls
         return cls
 
@@ -150,7 +170,14 @@ class TailProduce:
     ) -> StreamingQuery:
         """Start the job; it goes on from its checkpoint. `processingTime="10 seconds"` sets a pace."""
         spec, spark = self._spec(), self._spark
-        for each in (spec.producer, *(typed.kind for typed in (*self._inputs, self._output))):
+        if spark is None:
+            raise Closed("this job was made without a Spark session: it can only run `locally`")
+        for each in (
+            spec.producer,
+            spec.state_kind,
+            *(typed.kind for typed in (*self._inputs, self._output)),
+        ):
+            make_portable(each)
             _pickle_by_value(each)
         plan = MergePlan(
             path=self._path,
@@ -161,6 +188,7 @@ class TailProduce:
             start=self._start,
             every=self._every if hasattr(spec.producer, "on_head") else None,
             heartbeat_s=self._options.heartbeat_s,
+            position=f"tail-{self._output.name}-{self._options.writer}",
         )
         target = PackedTarget(
             path=self._path,
@@ -250,7 +278,8 @@ class TailProduce:
         emit_from = self._key.number(self._key.encode(start_key))
         if window is None:
             return self._key.encode(start_key), emit_from
-        return self._key.sortable(emit_from - distance(window, self._key, "window")), emit_from
+        begin = emit_from - distance(window, self._key, "window")
+        return max(0, self._key.sortable(begin)), emit_from
 
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -274,6 +303,19 @@ class _settings:
                 self._spark.conf.unset(name)
             else:
                 self._spark.conf.set(name, value)
+
+
+def _named(inputs: str | Sequence[str] | Mapping[str, Any], output: str) -> dict[str, Any]:
+    """The inputs by name, each with its type or None."""
+    names = [inputs] if isinstance(inputs, str) else list(inputs)
+    if not names:
+        raise BadSettings("a job needs at least one input stream")
+    for name in names:
+        if names.count(name) > 1:
+            raise BadSettings(f"the input {name!r} is named twice")
+    if output in names:
+        raise BadSettings(f"{output!r} is an input and the output: a job cannot read what it publishes")
+    return dict(inputs) if isinstance(inputs, Mapping) else dict.fromkeys(names)
 
 
 def _gathered(typed: Typed, entries: Sequence[Any]) -> pa.RecordBatch:

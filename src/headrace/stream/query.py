@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from headrace.kernel.errors import HeadraceError, Refused
+from headrace.kernel.errors import HeadraceError, MissingExtra, Refused
 from headrace.log.cursor import OnDamage
 from headrace.stream.stream import Stream
 
@@ -29,12 +29,6 @@ ALIAS = "stream"
 """A stream is a table of its own name, and of this one."""
 
 _ROWS_AT_ONCE = 1 << 16
-
-
-class MissingExtra(Refused):
-    """A part of headrace that is installed separately is not there."""
-
-    code = "missing_extra"
 
 
 class BadQuery(Refused):

@@ -1,10 +1,10 @@
-"""What a job is made of: its producer, its streams with their types, and the order key they share."""
+"""What a TailProduce job is made of: its producer, its streams with their types, and their order key."""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pyarrow as pa
 
@@ -12,9 +12,11 @@ from headrace.kernel.errors import BadSettings, NotFound, SchemaMismatch
 from headrace.log.keys import KeyColumn
 from headrace.spark.engine import Engine
 from headrace.stream.declaration import Declaration, declare
+from headrace.stream.record import is_record
 from headrace.stream.store import Store
 from headrace.stream.stream import Stream
 
+_MSGSPEC_CACHE = "__msgspec_cache__"
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
@@ -61,6 +63,10 @@ class JobSpec:
 
 
 def open_input(store: Store, name: str, kind: Any, partition_by: str | None) -> Typed:
+    if name not in store.streams():
+        raise NotFound(
+            f"there is no stream {name!r} in {store.path}: create it first, with store.stream({name!r}, …)"
+        )
     stream = _opened(store, name, kind)
     if stream.order_by is None:
         raise BadSettings(f"stream {name!r} has no order key to be merged by: create it with order_by=...")
@@ -105,15 +111,53 @@ def common_key(inputs: tuple[Typed, ...]) -> KeyColumn:
     return KeyColumn(inputs[0].schema, inputs[0].order_by)
 
 
+def check_partitions(inputs: tuple[Typed, ...]) -> None:
+    """Keys of different types would never meet."""
+    kinds = {str(each.schema.field(each.partition_by).type) for each in inputs if each.partition_by}
+    if len(kinds) > 1:
+        raise SchemaMismatch(f"partition_by names fields of different types: {', '.join(sorted(kinds))}")
+
+
+def make_portable(kind: Any) -> None:
+    """Make a type fit to travel to Spark's workers, with all the records in it.
+
+    There the module that it was written in is not known: so annotations that are text are replaced by what they
+    mean. And what msgspec remembers of a dataclass, in the class itself, cannot be pickled.
+    """
+    seen: set[Any] = set()
+
+    def visit(each: Any) -> None:
+        for inner in get_args(each):
+            visit(inner)
+        if not is_record(each) or each in seen:
+            return
+        seen.add(each)
+        if _MSGSPEC_CACHE in each.__dict__:
+            delattr(each, _MSGSPEC_CACHE)
+        own = each.__dict__.get("__annotations__", {})
+        try:
+            hints = get_type_hints(each, include_extras=True)
+        except NameError:
+            return  # whoever uses it says so, with its name
+        own.update({name: hints[name] for name in own})
+        for other in (*each.__mro__[1:], *hints.values()):
+            visit(other)
+
+    visit(kind)
+
+
 def distance(given: Any, key: KeyColumn, what: str) -> Any:
     """A distance of keys as a number: timedeltas count in the key's own unit."""
+    floating = pa.types.is_floating(key.type)
     if isinstance(given, dt.timedelta) and pa.types.is_timestamp(key.type):
         per_second = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}[key.type.unit]
         number = given // _MICROSECOND * per_second // 1_000_000
     elif isinstance(given, dt.timedelta) or pa.types.is_timestamp(key.type):
         raise BadSettings(f"{what} is a timedelta if, and only if, the order key is a time; not {given!r}")
+    elif isinstance(given, bool) or not isinstance(given, int | float if floating else int):
+        raise BadSettings(f"{what} is {'a number' if floating else 'a whole number'}, not {given!r}")
     else:
         number = given
-    if number <= 0:
+    if not 0 < number < float("inf"):
         raise BadSettings(f"{what} must be positive, not {given!r}")
     return number
