@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 TEST_JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format bench campaign clean
+.PHONY: help install java demo test lint format bench campaign clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,11 +19,19 @@ $(READY): pyproject.toml constraints.txt
 
 install: $(READY)  ## create .venv, from which .venv/bin/headrace runs
 
-demo: $(READY)  ## write, crash, recover, read and verify a log, and show what happened
-	$(BIN)/python examples/crash_and_recover.py
+# Spark runs on Java, which pip does not bring: Debian does, if there is none.
+java:
+	@command -v java >/dev/null || { \
+	  echo "Spark needs Java: installing default-jre-headless from Debian's packages"; \
+	  SUDO=$$([ $$(id -u) = 0 ] || echo sudo); \
+	  { $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends default-jre-headless; } >/dev/null || \
+	  { echo "there is no java, and it could not be installed: install Java 17 or later, then try again" >&2; exit 1; }; }
 
-test: $(READY)  ## run the whole test suite
-	$(BIN)/python -m pytest -n $(TEST_JOBS)
+demo: $(READY) java  ## crash and recover a log, join and aggregate streams on Spark, and show what happened
+	$(BIN)/python examples/demo
+
+test: $(READY) java  ## run the whole test suite
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup
 
 lint: $(READY)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -35,11 +43,11 @@ format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)  ## measure headrace beside its peers, in one run
+bench: $(READY) java  ## measure headrace beside its peers, in one run
 	$(BIN)/python -m bench
 
-campaign: $(READY)  ## the long crash and damage campaign (see docs/reliability.md)
-	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) tests/crash
+campaign: $(READY) java  ## the long crash and damage campaigns (see docs/reliability.md)
+	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup tests/crash tests/spark
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .hypothesis

@@ -11,7 +11,7 @@ The log of Arrow record batches below everything is `headrace.log.Log`.
 """
 
 import importlib
-from typing import Any
+import types
 
 from headrace.kernel.errors import (
     Broken,
@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> types.ModuleType:
     """`hr.spark` without an import of its own; Spark is loaded by those who use it."""
     if name != "spark":
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")

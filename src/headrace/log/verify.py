@@ -8,7 +8,7 @@ there is no damage unless it had been durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +31,9 @@ Progress = Callable[[int, int], None]
 
 
 @dataclass(slots=True)
-class _Sums:
+class Sums:
+    """What was found so far: in one segment, or in all of them."""
+
     batches: int = 0
     entries: int = 0
     bytes: int = 0
@@ -40,32 +42,81 @@ class _Sums:
     trimmed: int = 0
     damages: list[Damage] = field(default_factory=list)
 
+    def add(self, other: Sums) -> None:
+        """Put what was found in the next segment behind this."""
+        self.batches += other.batches
+        self.entries += other.entries
+        self.bytes += other.bytes
+        self.next_index = other.next_index
+        self.base_index = max(self.base_index, other.base_index)
+        self.damages += other.damages
+
+
+@dataclass(frozen=True, slots=True)
+class Outset:
+    """What a check sets out with: the files, and what the mark says of them before any is read."""
+
+    listing: Listing
+    sizes: dict[SegmentName, int]
+    extent: Extent | None
+
+    @property
+    def trimmed(self) -> int:
+        return self.extent.base_index if self.extent else 0
+
 
 def verify(disk: Disk, directory: Path, meta: Meta, progress: Progress | None = None) -> Report:
+    outset = set_out(disk, directory)
+    done, total, found = 0, sum(outset.sizes.values()), list[Sums]()
+    for name in outset.listing.segments:
+        sums = check_segment(disk, directory, name, meta, outset.trimmed)
+        if sums is not None:
+            found.append(sums)
+            done += outset.sizes[name]
+            if progress is not None:
+                progress(done, total)
+    return conclude(disk, directory, meta, outset, found)
+
+
+def set_out(disk: Disk, directory: Path) -> Outset:
     listing = Listing.of(disk.names(directory))
-    names = listing.segments
-    sizes = {name: disk.size(directory / str(name)) for name in names}
-    total = sum(sizes.values())
-    sums = _Sums(damages=missing_segments(listing))
+    sizes = {name: disk.size(directory / str(name)) for name in listing.segments}
     extent = read_extent(disk, directory)  # before the scan: a writer may move it on meanwhile
-    sums.trimmed = extent.base_index if extent else 0
-    for name in names:
-        try:
-            verify_segment(disk, directory, name, meta, sums)
-        except NotFound:
-            continue  # trimmed or renamed meanwhile
-        sums.bytes += sizes[name]
-        if progress is not None:
-            progress(sums.bytes, total)
-    epoch = newest_epoch(disk, directory, listing, meta)
-    _check_mark(directory, listing.active, extent, epoch, sums)
-    sums.damages += missing_at_start(listing, sums.base_index)
+    return Outset(listing, sizes, extent)
+
+
+def check_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, trimmed: int) -> Sums | None:
+    """What is found in one segment, whatever is in the others; None if it was trimmed meanwhile."""
+    sums = Sums(trimmed=trimmed)
+    try:
+        verify_segment(disk, directory, name, meta, sums)
+        sums.bytes = disk.size(directory / str(name))
+        return sums
+    except NotFound:
+        finalized = _finalized_since(disk, directory, name)
+    return None if finalized is None else check_segment(disk, directory, finalized, meta, trimmed)
+
+
+def _finalized_since(disk: Disk, directory: Path, name: SegmentName) -> FinalName | None:
+    finals = Listing.of(disk.names(directory)).finals
+    return next((final for final in finals if final.first_index == name.first_index and final != name), None)
+
+
+def conclude(disk: Disk, directory: Path, meta: Meta, outset: Outset, found: Iterable[Sums]) -> Report:
+    """The report on all segments, `found` being in their order."""
+    names = outset.listing.segments
+    sums = Sums(damages=missing_segments(outset.listing))
+    for each in found:
+        sums.add(each)
+    epoch = newest_epoch(disk, directory, outset.listing, meta)
+    _check_mark(directory, outset.listing.active, outset.extent, epoch, sums)
+    sums.damages += missing_at_start(outset.listing, sums.base_index)
     first = max(names[0].first_index, sums.base_index) if names else 0
     damages = tuple(sorted(sums.damages, key=lambda damage: damage.first_lost))
     return Report(len(names), sums.batches, sums.entries, sums.bytes, first, sums.next_index, damages)
 
 
-def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, sums: _Sums) -> None:
+def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, sums: Sums) -> None:
     finalized = isinstance(name, FinalName)
     with disk.opened(directory / str(name)) as file:
         view = View(file, salt=meta.salt, finalized=finalized, copying=meta.settings.containers is not None)
@@ -106,7 +157,7 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
             _check_ending(view, name, scanner, seen, sums)
 
 
-def _check_ending(view: View, name: FinalName, scanner: Scanner, seen: BatchTable, sums: _Sums) -> None:
+def _check_ending(view: View, name: FinalName, scanner: Scanner, seen: BatchTable, sums: Sums) -> None:
     if scanner.next_index != name.next_index:
         lost = (scanner.next_index, max(name.next_index, scanner.next_index))
         size = view.size - scanner.offset
@@ -122,7 +173,7 @@ def _check_ending(view: View, name: FinalName, scanner: Scanner, seen: BatchTabl
 
 
 def _check_mark(
-    directory: Path, active: ActiveName | None, extent: Extent | None, epoch: int, sums: _Sums
+    directory: Path, active: ActiveName | None, extent: Extent | None, epoch: int, sums: Sums
 ) -> None:
     if extent is None:
         if (directory / MARK_FILE).exists():

@@ -116,7 +116,15 @@ class FileOrigin:
     @contextmanager
     def _opened(self) -> Iterator[Stream]:
         with existing_store(self.path) as store:
-            yield store.stream(self.name)
+            try:
+                stream = store.stream(self.name)
+            except NotFound:
+                there = ", ".join(store.streams()[:5]) or "none"
+                raise NotFound(
+                    f"there is no stream {self.name!r} in {self.path}: check the option 'stream' "
+                    f"(there are: {there})"
+                ) from None
+            yield stream
 
 
 def existing_store(path: str) -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import inspect
 from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
@@ -118,13 +119,13 @@ def check_partitions(inputs: tuple[Typed, ...]) -> None:
         raise SchemaMismatch(f"partition_by names fields of different types: {', '.join(sorted(kinds))}")
 
 
-def make_portable(kind: Any) -> None:
-    """Make a type fit to travel to Spark's workers, with all the records in it.
+def make_portable(kind: Any) -> set[type]:
+    """Make a type fit to travel to Spark's workers, with all the records in it; which are those?
 
-    There the module that it was written in is not known: so annotations that are text are replaced by what they
-    mean. And what msgspec remembers of a dataclass, in the class itself, cannot be pickled.
+    There the module that it was written in is not known: so annotations that are text are replaced by what
+    they mean. And what msgspec remembers of a dataclass, in the class itself, cannot be pickled.
     """
-    seen: set[Any] = set()
+    seen: set[type] = set()
 
     def visit(each: Any) -> None:
         for inner in get_args(each):
@@ -134,16 +135,17 @@ def make_portable(kind: Any) -> None:
         seen.add(each)
         if _MSGSPEC_CACHE in each.__dict__:
             delattr(each, _MSGSPEC_CACHE)
-        own = each.__dict__.get("__annotations__", {})
+        own = inspect.get_annotations(each)
         try:
             hints = get_type_hints(each, include_extras=True)
         except NameError:
             return  # whoever uses it says so, with its name
-        own.update({name: hints[name] for name in own})
+        each.__annotations__ = {name: hints[name] for name in own}
         for other in (*each.__mro__[1:], *hints.values()):
             visit(other)
 
     visit(kind)
+    return seen
 
 
 def distance(given: Any, key: KeyColumn, what: str) -> Any:

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -29,12 +30,17 @@ def session(
     master: str = "local[*]",
     name: str = "headrace",
     settings: Mapping[str, str] | None = None,
+    log: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A Spark session: the one that runs already, or a new one. `store` is where jobs look for streams."""
+    """A Spark session: the one that runs already, or a new one. `store` is where jobs look for streams.
+
+    What Spark itself has to say goes to stderr, or to the file `log`.
+    """
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     cores = os.cpu_count() or 2
     wanted = {
+        "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -47,9 +53,25 @@ def session(
     builder = SparkSession.Builder().master(master).appName(name)
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    with _stderr_to(log):  # Spark's JVM is started here, and keeps the stderr that it finds
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _stderr_to(log: str | os.PathLike[str] | None) -> Iterator[None]:
+    """Let processes that are started meanwhile write their stderr to a file."""
+    if log is None:
+        yield
+        return
+    kept = os.dup(2)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(file, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(file)
 
 
 def check_java() -> None:

@@ -57,6 +57,7 @@ from headrace.stream.entry import EntryMaker
 from headrace.stream.gather import Gathered
 from headrace.stream.store import STORE_FILE, Store, open_store
 
+_INSTALLED = ("site-packages", "dist-packages")
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 STORE_CONF = "spark.headrace.path"
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -177,8 +178,8 @@ class TailProduce:
             spec.state_kind,
             *(typed.kind for typed in (*self._inputs, self._output)),
         ):
-            make_portable(each)
-            _pickle_by_value(each)
+            for cls in make_portable(each) | {spec.producer}:
+                _pickle_by_value(cls)
         plan = MergePlan(
             path=self._path,
             streams=[each.name for each in self._inputs],
@@ -329,8 +330,9 @@ def _bucket(arrived: Arrived, buckets: int) -> int:
     return bucket_of(msgspec.msgpack.decode(arrived.partition), buckets)
 
 
-def _pickle_by_value(cls: Any) -> None:
-    """Send the module's classes to the workers as they are: those cannot import a script or a test."""
-    module = sys.modules.get(getattr(cls, "__module__", ""))
-    if module is not None and module.__name__.split(".")[0] not in ("headrace", "builtins", "__main__"):
+def _pickle_by_value(cls: type) -> None:
+    """Send a class to the workers as it is, unless they can import it: not from a script or a test."""
+    module = sys.modules.get(cls.__module__)
+    installed = any(folder in (getattr(module, "__file__", None) or "") for folder in _INSTALLED)
+    if module is not None and module.__name__ != "__main__" and not installed:
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

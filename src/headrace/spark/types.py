@@ -106,10 +106,13 @@ def _plain_names(kind: pa.DataType) -> pa.DataType:
 
 def as_spark(columns: Sequence[pa.Array], target: pa.Schema) -> pa.RecordBatch:
     """Columns as a batch of exactly the schema that Spark expects."""
-    made = [
-        column if column.type.equals(field.type) else _cast(column, field)
-        for column, field in zip(columns, target, strict=True)
-    ]
+    made = []
+    for column, field in zip(columns, target, strict=True):
+        if not field.nullable and column.null_count:
+            raise SchemaMismatch(
+                f"the field {field.name!r} has nulls, and the schema given to Spark says that it has none"
+            )
+        made.append(column if column.type.equals(field.type) else _cast(column, field))
     return pa.RecordBatch.from_arrays(made, schema=target)
 
 
