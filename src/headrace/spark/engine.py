@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from headrace.kernel.errors import KeyOrder
 from headrace.log.keys import KeyColumn
 from headrace.spark.states import States
-from headrace.stream.declaration import Declaration
+from headrace.stream.declaration import KEY, Declaration
 from headrace.stream.entry import Entry
 from headrace.stream.gather import Gathered
 
@@ -130,30 +130,41 @@ def in_order(outputs: Iterable[Output]) -> list[Output]:
     return sorted(outputs, key=lambda each: (each.number, each.stream, each.partition, each.at, each.n))
 
 
-def to_records(
-    outputs: Iterable[Output], declaration: Declaration, schema: pa.Schema, key: KeyColumn
-) -> pa.RecordBatch:
+@dataclass(frozen=True, slots=True)
+class OutputColumns:
+    """How outputs are stored: what a producer gives, the schema of the stream, and its order key."""
+
+    values: Declaration
+    schema: pa.Schema
+    order_by: str | None
+
+
+def to_records(outputs: Iterable[Output], columns: OutputColumns, key: KeyColumn) -> pa.RecordBatch:
     """Outputs as a batch of the output stream's schema, with the columns of `CAUSE`."""
-    gathered = Gathered(declaration, schema)
+    made = columns.order_by == KEY  # a key that a function makes is that of the cause
+    schema = pa.schema([field for field in columns.schema if not made or field.name != KEY])
+    gathered = Gathered(columns.values, schema)
     causes = []
     for *cause, value in outputs:
         gathered.take(value)
         causes.append(cause)
     records = gathered.records()
-    columns = zip(*causes, strict=True) if causes else [()] * len(CAUSE)
+    parts = zip(*causes, strict=True) if causes else [()] * len(CAUSE)
     kinds = (key.storage, pa.int32(), pa.int64(), pa.int32(), pa.binary())
-    for name, values, kind in zip(CAUSE, columns, kinds, strict=True):
+    for name, values, kind in zip(CAUSE, parts, kinds, strict=True):
         records = records.append_column(name, pa.array(values, kind))
-    _check_keys(records, declaration, key)
+    if made:
+        field = columns.schema.field(KEY)
+        numbers = records.column(records.schema.get_field_index(CAUSE[0]))
+        records = records.add_column(columns.schema.get_field_index(KEY), field, numbers.cast(field.type))
+    elif columns.order_by is not None and records.num_rows:
+        _check_keys(records, columns.order_by, key)
     return records
 
 
-def _check_keys(records: pa.RecordBatch, declaration: Declaration, key: KeyColumn) -> None:
-    order_by = declaration.order_by
-    if order_by is None or not records.num_rows:
-        return
+def _check_keys(records: pa.RecordBatch, order_by: str, key: KeyColumn) -> None:
     causes = records.column(records.schema.get_field_index(CAUSE[0]))
-    right = pc.equal(KeyColumn(records.schema, order_by).numbers(records), causes)
+    right = pc.fill_null(pc.equal(KeyColumn(records.schema, order_by).numbers(records), causes), False)
     if not pc.all(right).as_py():
         row = pc.index(right, False).as_py()
         given = records.column(records.schema.get_field_index(order_by))[row]

@@ -73,7 +73,7 @@ class Processor(StatefulProcessor):
         self._engine = self._spec.engine()
         self._key = self._spec.key
         self._arriving = [Arriving(at, typed) for at, typed in enumerate(self._spec.inputs)]
-        self._output = self._spec.output.declaration()
+        self._output = self._spec.output.columns()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         interval, arrived = None, []
@@ -90,7 +90,7 @@ class Processor(StatefulProcessor):
         start = self._key.number(interval.start) if interval.start else None
         numbers = engine.Interval(start, self._key.number(interval.stop))
         outputs = self._engine.run(numbers, arrived, states)
-        records = to_records(outputs, self._output, self._spec.output.schema, self._key)
+        records = to_records(outputs, self._output, self._key)
         states.store()
         packed = pack_message(records) if records.num_rows else None
         yield Row(bucket=key[0], cut=str(interval.stop), packed=packed)

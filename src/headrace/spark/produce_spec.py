@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args, get_type_hints
 
 import pyarrow as pa
 
 from headrace.kernel.errors import BadSettings, NotFound, SchemaMismatch
 from headrace.log.keys import KeyColumn
-from headrace.spark.engine import Engine
-from headrace.stream.declaration import Declaration, declare
+from headrace.spark.engine import Engine, OutputColumns
+from headrace.stream.declaration import KEY, Declaration, declare
+from headrace.stream.evolve import check_evolution
+from headrace.stream.plain import arrow_field_type
 from headrace.stream.record import is_record
 from headrace.stream.store import Store
 from headrace.stream.stream import Stream
@@ -32,9 +34,20 @@ class Typed:
     partition_by: str | None = None
 
     def declaration(self) -> Declaration:
-        return declare(
-            self.schema if self.kind is None else self.kind, self.order_by, stored=self.kind is None
-        )
+        """What its entries are, with the order key, which may have been made by a function and stored."""
+        if self.kind is None:
+            return declare(self.schema, self.order_by, stored=True)
+        if self.order_by != KEY:
+            return declare(self.kind, self.order_by)
+        plain, key = declare(self.kind), self.schema.field(KEY)
+        columns = {**plain.columns, KEY: arrow_field_type(key)}
+        return replace(plain, columns=columns, schema=plain.schema.append(key), order_by=KEY)
+
+    def columns(self) -> OutputColumns:
+        """How outputs are stored. A key that is made by a function is not part of what a producer gives."""
+        fields = pa.schema([field for field in self.schema if field.name != KEY])
+        values = declare(fields, stored=True) if self.kind is None else declare(self.kind)
+        return OutputColumns(values, self.schema, self.order_by)
 
 
 @dataclass(frozen=True)
@@ -77,27 +90,40 @@ def open_input(store: Store, name: str, kind: Any, partition_by: str | None) -> 
 
 
 def open_output(store: Store, name: str, kind: Any, inputs: tuple[Typed, ...]) -> Typed:
-    if name not in store.streams() and kind is None:
-        raise NotFound(f"there is no stream {name!r} in {store.path}: give its output_type to create it")
+    """The output as it is, or as it will be made when the job starts."""
     if name in store.streams():
         stream = _opened(store, name, kind)
+        output = Typed(name, kind, stream.order_by, stream.schema)
+    elif kind is None:
+        raise NotFound(f"there is no stream {name!r} in {store.path}: give its output_type to create it")
     else:
         order_by = inputs[0].order_by
-        stream = store.stream(name, kind, order_by)
-    if kind is not None and not stream.schema.equals(stream.log.schema):
-        stream.publisher().close()  # the type has grown since: so does the stream
+        output = Typed(name, kind, order_by, declare(kind, order_by).schema)
     key = inputs[0].schema.field(inputs[0].order_by).type
-    if stream.order_by is not None and stream.schema.field(stream.order_by).type != key:
-        raise SchemaMismatch(
-            f"output {name!r} is ordered by {stream.schema.field(stream.order_by).type}, the inputs by {key}"
-        )
-    return Typed(name, kind, stream.order_by, stream.schema)
+    if output.order_by is not None and output.schema.field(output.order_by).type != key:
+        kind_of_key = output.schema.field(output.order_by).type
+        raise SchemaMismatch(f"output {name!r} is ordered by {kind_of_key}, the inputs by {key}")
+    return output
+
+
+def make_output(store: Store, output: Typed) -> None:
+    """Create the output stream, or let it grow if its type has."""
+    if output.name not in store.streams():
+        store.stream(output.name, output.kind, output.order_by)
+    stream = _opened(store, output.name, output.kind)
+    if not stream.schema.equals(stream.log.schema):
+        stream.publisher().close()
 
 
 def _opened(store: Store, name: str, kind: Any) -> Stream:
     """The stream, checked against the type if there is one."""
     stream = store.stream(name)
-    return stream if kind is None else store.stream(name, kind, stream.order_by, **_unique(stream))
+    if kind is None:
+        return stream
+    if stream.order_by == KEY:
+        check_evolution(stream.log.meta, Typed(name, kind, KEY, stream.schema).declaration(), name)
+        return stream
+    return store.stream(name, kind, stream.order_by, **_unique(stream))
 
 
 def _unique(stream: Stream) -> dict[str, Any]:

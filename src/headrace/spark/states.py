@@ -32,8 +32,9 @@ def check_state_kind(kind: Any) -> None:
     except TypeError as error:
         raise SchemaMismatch(f"State must be a class that is made without arguments: {error}") from None
     try:
-        States(kind, lambda page: None, lambda page, raw: None).get(b"")
-        msgspec.msgpack.encode(kind())
+        back = msgspec.msgpack.decode(msgspec.msgpack.encode(kind()), type=kind)
+        if type(back) is not kind:
+            raise TypeError(f"it comes back as a {type(back).__name__}")
     except (TypeError, msgspec.MsgspecError) as error:
         raise SchemaMismatch(f"{kind.__name__} cannot be a State ({error}): {STATE_ADVICE}") from None
 

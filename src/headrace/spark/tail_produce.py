@@ -48,11 +48,13 @@ from headrace.spark.produce_spec import (
     check_partitions,
     common_key,
     distance,
+    make_output,
     make_portable,
     open_input,
     open_output,
 )
 from headrace.spark.states import States, check_state_kind
+from headrace.stream.declaration import KEY
 from headrace.stream.entry import EntryMaker
 from headrace.stream.gather import Gathered
 from headrace.stream.store import STORE_FILE, Store, open_store
@@ -180,6 +182,8 @@ class TailProduce:
         ):
             for cls in make_portable(each) | {spec.producer}:
                 _pickle_by_value(cls)
+        with open_store(self._path) as store:
+            make_output(store, self._output)
         plan = MergePlan(
             path=self._path,
             streams=[each.name for each in self._inputs],
@@ -260,10 +264,9 @@ class TailProduce:
 
     def _as_published(self, outputs: list[Any]) -> list[Any]:
         """The outputs as a listener of the output stream gets them."""
-        declaration = self._output.declaration()
-        records = to_records(outputs, declaration, self._output.schema, self._key)
+        records = to_records(outputs, self._output.columns(), self._key)
         plain = records.select(self._output.schema.names)
-        return EntryMaker(declaration).values(plain)
+        return EntryMaker(self._output.declaration()).values(plain)
 
     def _spec(self) -> JobSpec:
         if self._producer is None:
@@ -320,6 +323,11 @@ def _named(inputs: str | Sequence[str] | Mapping[str, Any], output: str) -> dict
 
 
 def _gathered(typed: Typed, entries: Sequence[Any]) -> pa.RecordBatch:
+    if typed.kind is not None and typed.order_by == KEY:
+        raise BadSettings(
+            f"the order keys of {typed.name!r} are made by a function, which is not stored: declare it "
+            f"without a type, and give dicts with {KEY!r}"
+        )
     gathered = Gathered(typed.declaration(), typed.schema)
     for entry in entries:
         gathered.take(entry)
