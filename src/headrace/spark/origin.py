@@ -6,6 +6,7 @@ a node's URL will be another. Origins are sent to Spark's workers, so they hold 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -130,5 +131,15 @@ class FileOrigin:
 def existing_store(path: str) -> Store:
     """The store at `path`; reading never makes one."""
     if not (Path(path) / STORE_FILE).exists():
-        raise NotFound(f"there is no store at {path}: check the option 'path'")
+        raise NotFound(f"there is no store at {_as_seen(path)}: check the option 'path'")
     return open_store(path)
+
+
+def made_store(path: str) -> Store:
+    """The store at `path`, made if it is not there; but not somewhere by accident."""
+    return open_store(path) if os.path.isabs(path) else existing_store(path)
+
+
+def _as_seen(path: str) -> str:
+    """A relative path is looked up where Spark was started, which need not be where the program is."""
+    return path if os.path.isabs(path) else f"{path!r} as seen from {os.getcwd()}, where Spark was started"

@@ -29,10 +29,11 @@ from headrace.kernel.errors import Broken, SchemaMismatch
 from headrace.log.keys import KeyColumn
 from headrace.spark.landing import Landing
 from headrace.spark.options import Options
+from headrace.spark.origin import made_store
 from headrace.spark.staging import Run, read_runs, remove_abandoned, remove_staged, staging_of, write_runs
 from headrace.spark.types import arrow_schema, stored_schema
 from headrace.stream.declaration import Declaration
-from headrace.stream.store import open_store, stored_declaration
+from headrace.stream.store import stored_declaration
 from headrace.stream.tables import as_table
 
 QUERY_ID = "sql.streaming.queryId"
@@ -79,7 +80,7 @@ class Staged(WriterCommitMessage):
 def sink_target(options: Options, schema: StructType) -> SinkTarget:
     """The stream that the options name, made if it is not there, and checked against Spark's columns."""
     given = arrow_schema(schema)
-    with open_store(options.path) as store:
+    with made_store(options.path) as store:
         if options.stream_name not in store.streams():
             if options.order_by is not None and options.order_by not in given.names:
                 raise SchemaMismatch(

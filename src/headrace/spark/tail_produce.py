@@ -213,7 +213,7 @@ class TailProduce:
         writing = (
             produced.writeStream.format("headrace")
             .option(PACKED_OPTION, msgspec.json.encode(target).decode())
-            .option("checkpointLocation", os.fspath(checkpoint))
+            .option("checkpointLocation", _absolute(os.fspath(checkpoint)))
             .outputMode("append")
         )
         if available_now:
@@ -307,6 +307,11 @@ class _settings:
                 self._spark.conf.unset(name)
             else:
                 self._spark.conf.set(name, value)
+
+
+def _absolute(path: str) -> str:
+    """A path of this process, not of the JVM's; addresses such as s3a://… stay as they are."""
+    return path if "://" in path else os.path.abspath(path)
 
 
 def _named(inputs: str | Sequence[str] | Mapping[str, Any], output: str) -> dict[str, Any]:

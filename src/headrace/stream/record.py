@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -177,6 +178,8 @@ def _with_slots(cls: type, names: tuple[str, ...]) -> Callable[[list[list[Any]]]
     """
     if getattr(cls, "__slots__", None) != names or cls.__mro__[1:] != (object,):
         return None
+    if not all(isinstance(vars(cls).get(name), types.MemberDescriptorType) for name in names):
+        return None  # pickled by value it came without its slots, and only says that it has them
     twin: Any = dataclasses.make_dataclass("Twin", [(name, Any) for name in names], slots=True)
 
     def build(columns: list[list[Any]]) -> list[Any]:
