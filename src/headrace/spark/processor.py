@@ -12,7 +12,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from headrace.log.keys import KeyColumn
-from headrace.spark import engine
+from headrace.spark import engine, portable
 from headrace.spark.engine import Arrived, partition_key, to_records
 from headrace.spark.merge import INTERVAL, Interval, pack_message, unpacked
 from headrace.spark.produce_spec import JobSpec, Typed
@@ -67,6 +67,12 @@ class Processor(StatefulProcessor):
 
     def __init__(self, spec: JobSpec) -> None:
         self._spec = spec
+
+    def __getstate__(self) -> bytes:
+        return portable.dumps(self._spec)
+
+    def __setstate__(self, spec: bytes) -> None:
+        self._spec = portable.loads(spec)
 
     def init(self, handle: Any) -> None:
         self._pages = handle.getMapState("pages", _PAGE, _STATE)

@@ -19,7 +19,6 @@ from headrace.stream.record import is_record
 from headrace.stream.store import Store
 from headrace.stream.stream import Stream
 
-_MSGSPEC_CACHE = "__msgspec_cache__"
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
@@ -149,7 +148,7 @@ def make_portable(kind: Any) -> set[type]:
     """Make a type fit to travel to Spark's workers, with all the records in it; which are those?
 
     There the module that it was written in is not known: so annotations that are text are replaced by what
-    they mean. And what msgspec remembers of a dataclass, in the class itself, cannot be pickled.
+    they mean.
     """
     seen: set[type] = set()
 
@@ -159,8 +158,6 @@ def make_portable(kind: Any) -> set[type]:
         if not is_record(each) or each in seen:
             return
         seen.add(each)
-        if _MSGSPEC_CACHE in each.__dict__:
-            delattr(each, _MSGSPEC_CACHE)
         own = inspect.get_annotations(each)
         try:
             hints = get_type_hints(each, include_extras=True)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from headrace.kernel.errors import Refused
-from headrace.spark.tail_produce import ROCKSDB, STORE_CONF
+from headrace.spark.conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE, STORE_CONF
 
 JAVA_LEAST = 17
 
@@ -37,16 +41,17 @@ def session(
     What Spark itself has to say goes to stderr, or to the file `log`.
     """
     check_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = _launcher() if master.startswith("local") else sys.executable
     cores = os.cpu_count() or 2
     wanted = {
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": str(cores),
+        SHUFFLE_PARTITIONS: str(cores),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        STATE_STORE: ROCKSDB,
         **({STORE_CONF: os.path.abspath(store)} if store is not None else {}),
         **(settings or {}),
     }
@@ -55,6 +60,23 @@ def session(
         builder = builder.config(key, value)
     with _stderr_to(log):  # Spark's JVM is started here, and keeps the stderr that it finds
         return builder.getOrCreate()
+
+
+def _launcher() -> str:
+    """A Python for workers on this machine that takes PySpark from where it is installed.
+
+    Spark puts a zip file of PySpark before it, from which nothing is ever compiled for good: each of the ten
+    Pythons that the first batch of a query starts would compile all of it again.
+    """
+    folder = tempfile.mkdtemp(prefix="headrace-python-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    script = Path(folder) / "python3"
+    script.write_text(
+        f"#!/bin/sh\nPYTHONPATH=${{PYTHONPATH#*/pyspark.zip:}}\nexport PYTHONPATH\n"
+        f'exec {shlex.quote(sys.executable)} "$@"\n'
+    )
+    script.chmod(0o755)
+    return str(script)
 
 
 @contextmanager

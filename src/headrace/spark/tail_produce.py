@@ -22,9 +22,7 @@ restarts and failures.
 
 from __future__ import annotations
 
-import datetime as dt
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,15 +30,16 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.kernel.errors import BadSettings, Closed, NotFound
+from headrace.spark.conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE, STORE_CONF, settings_for
 from headrace.spark.datasource import MERGE_OPTION, PACKED_OPTION
 from headrace.spark.engine import Arrived, Interval, Output, in_order, to_records
 from headrace.spark.merge import MergePlan, bucket_of
 from headrace.spark.packed_sink import PackedTarget
+from headrace.spark.portable import send_by_value
 from headrace.spark.processor import PRODUCED_SCHEMA, Arriving, Processor
 from headrace.spark.produce_spec import (
     JobSpec,
@@ -58,11 +57,6 @@ from headrace.stream.declaration import KEY
 from headrace.stream.entry import EntryMaker
 from headrace.stream.gather import Gathered
 from headrace.stream.store import STORE_FILE, Store, open_store
-
-_INSTALLED = ("site-packages", "dist-packages")
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-STORE_CONF = "spark.headrace.path"
-_MICROSECOND = dt.timedelta(microseconds=1)
 
 
 def tail_produce(
@@ -181,7 +175,7 @@ class TailProduce:
             *(typed.kind for typed in (*self._inputs, self._output)),
         ):
             for cls in make_portable(each) | {spec.producer}:
-                _pickle_by_value(cls)
+                send_by_value(cls)
         with open_store(self._path) as store:
             make_output(store, self._output)
         plan = MergePlan(
@@ -221,7 +215,7 @@ class TailProduce:
         elif trigger:
             writing = writing.trigger(**trigger)
         parallel = min(self._buckets, spark.sparkContext.defaultParallelism)
-        with _settings(spark, {"spark.sql.shuffle.partitions": str(parallel), _PROVIDER: ROCKSDB}):
+        with settings_for(spark, {SHUFFLE_PARTITIONS: str(parallel), STATE_STORE: ROCKSDB}):
             return writing.start()
 
     def run(self, checkpoint: str | os.PathLike[str]) -> StreamingQuery:
@@ -286,29 +280,6 @@ class TailProduce:
         return max(0, self._key.sortable(begin)), emit_from
 
 
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-
-
-class _settings:
-    """Settings of a session for as long as a query is started; queries keep what they were started with."""
-
-    def __init__(self, spark: SparkSession, wanted: dict[str, str]) -> None:
-        self._spark, self._wanted = spark, wanted
-
-    def __enter__(self) -> None:
-        conf = self._spark.conf
-        self._before = {name: conf.get(name, None) for name in self._wanted}
-        for name, value in self._wanted.items():
-            conf.set(name, value)
-
-    def __exit__(self, *exception: object) -> None:
-        for name, value in self._before.items():
-            if value is None:
-                self._spark.conf.unset(name)
-            else:
-                self._spark.conf.set(name, value)
-
-
 def _absolute(path: str) -> str:
     """A path of this process, not of the JVM's; addresses such as s3a://… stay as they are."""
     return path if "://" in path else os.path.abspath(path)
@@ -341,11 +312,3 @@ def _gathered(typed: Typed, entries: Sequence[Any]) -> pa.RecordBatch:
 
 def _bucket(arrived: Arrived, buckets: int) -> int:
     return bucket_of(msgspec.msgpack.decode(arrived.partition), buckets)
-
-
-def _pickle_by_value(cls: type) -> None:
-    """Send a class to the workers as it is, unless they can import it: not from a script or a test."""
-    module = sys.modules.get(cls.__module__)
-    installed = any(folder in (getattr(module, "__file__", None) or "") for folder in _INSTALLED)
-    if module is not None and module.__name__ != "__main__" and not installed:
-        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
