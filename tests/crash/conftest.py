@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.log import appender
+
 MEMORY = "/dev/shm"
 
 
@@ -21,6 +23,12 @@ def place() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="headrace-crash-", dir=MEMORY if usable else None))
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large groups are written in portions: here each batch is one."""
+    monkeypatch.setattr(appender, "_PORTION_BYTES", 1)
 
 
 @pytest.fixture(autouse=True)

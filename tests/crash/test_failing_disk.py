@@ -26,6 +26,8 @@ SCRIPT: list[Step] = [
     Sync(),
     Group(((5,), (6, 7))),
     Sync(),
+    Group(((5,), (6, 7), (8,)), streamed=True),
+    Sync(),
     Roll(),
     Append((30_000, 30_000)),
     MoveHead(3),

@@ -95,6 +95,7 @@ SCRIPT: list[Step] = [
     Append((10, 20)),
     Sync(),
     Group(((5,), (6, 7))),
+    Group(((3,), (3, 4)), streamed=True),
     Sync(),
     Roll(),
     Append((30,)),

@@ -45,7 +45,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class Group:
+    """`streamed`: its batches are made as they are written, one after the other."""
+
     batches: tuple[tuple[int, ...], ...]
+    streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ STEPS = st.lists(
         _SOME.map(Append),
         _SOME.map(Append),
         _LARGE.map(Append),
-        st.lists(_SOME | _LARGE, min_size=2, max_size=3).map(tuple).map(Group),
+        st.builds(Group, st.lists(_SOME | _LARGE, min_size=2, max_size=3).map(tuple), st.booleans()),
         st.integers(0, 3).map(Head),
         st.just(Sync()),
         st.just(Sync()),
@@ -191,13 +194,14 @@ class Writer:
                 base = log.append(batch_of(made))
                 assert base == model.next_index
                 self._appended(made)
-            case Group(batches):
+            case Group(batches, streamed):
                 groups, start = [], model.next_index
                 for sizes in batches:
                     groups.append(model.made(sizes, start))
                     start += len(sizes)
                 parts = [batch_of(made) for made in groups]
-                log.append_group(parts, writer="tester", sequence=model.generation, note="a note")
+                given = iter(parts) if streamed else parts
+                log.append_group(given, writer="tester", sequence=model.generation, note="a note")
                 model.groups = (*model.groups, (model.next_index, start))
                 self._appended([entry for made in groups for entry in made])
             case Head(by):

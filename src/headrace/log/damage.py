@@ -51,7 +51,11 @@ class DamagedEntries(Damaged):
         super().__init__(
             f"{directory}: {damage}: see `headrace log verify`, read on with on_damage, or repair it"
         )
+        self.directory = directory
         self.damage = damage
+
+    def __reduce__(self) -> tuple[type, tuple[object, Damage]]:
+        return type(self), (self.directory, self.damage)
 
 
 @dataclass(frozen=True, slots=True)

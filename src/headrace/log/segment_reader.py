@@ -127,7 +127,7 @@ class SegmentReader:
                 return self.damage_here("cut", "the segment is cut off")
             header = self._view.header(self._offset)
             if header is None or not self._fits(header, self._offset) or header.base_index != self.expected:
-                return self.damage_here("header", "no valid frame") if self.finalized else Pause.NOT_YET
+                return self.damage_here("header", "no valid frame") if self._settled() else Pause.NOT_YET
             if header.kind == Kind.FOOTER:
                 return Pause.END if self.finalized else Pause.NOT_YET
             if header.grouped and not self.finalized and not self._group_is_whole():
@@ -147,7 +147,7 @@ class SegmentReader:
                 raise Damaged("the frame is cut off")
             records = self._decoder.decode(header, body)
         except Damaged as error:
-            return self.damage_here("body", str(error)) if self.finalized else Pause.NOT_YET
+            return self.damage_here("body", str(error)) if self._settled() else Pause.NOT_YET
         self._pass(header)
         keys = header.first_key, header.last_key
         return Batch(header.base_index, records, *keys, header.time_us, header.epoch)
@@ -175,6 +175,10 @@ class SegmentReader:
         return Damage(
             "start" if offset == 0 else kind, str(self.name), offset, size, expected, self.expected, what
         )
+
+    def _settled(self) -> bool:
+        """Whether this place cannot change any more: in the midst of a group whose end is there."""
+        return self.finalized or self._offset < self._whole_until
 
     def _fits(self, header: Header, offset: int) -> bool:
         return may_follow(header, offset, self.expected, self._epoch)

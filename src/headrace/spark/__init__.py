@@ -3,12 +3,28 @@
     spark.read.format("headrace").option("path", "data").option("stream", "orders").load()
 
 Where to look: `datasource` is what Spark asks; `reader` and `sink` read and write streams, `views` shows
-what a store knows of itself; `tail_produce` is the face of jobs over several streams; `session` makes a
-session.
+what a store knows of itself; `tail_produce` is the face of jobs over several streams; `archive`, `compact`,
+`verify` and `run` are jobs that are ready to use; `session` makes a session.
 """
 
+from headrace.spark.archive import archive
+from headrace.spark.compact import compact
+from headrace.spark.explain import SparkFailed
 from headrace.spark.landing import NotTheOwner
+from headrace.spark.run import run
 from headrace.spark.session import JavaMissing, session
 from headrace.spark.tail_produce import TailProduce, tail_produce
+from headrace.spark.verify import verify
 
-__all__ = ["JavaMissing", "NotTheOwner", "TailProduce", "session", "tail_produce"]
+__all__ = [
+    "JavaMissing",
+    "NotTheOwner",
+    "SparkFailed",
+    "TailProduce",
+    "archive",
+    "compact",
+    "run",
+    "session",
+    "tail_produce",
+    "verify",
+]

@@ -12,8 +12,10 @@ MessagePack form, which is one order for keys of any type).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from types import GeneratorType
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.errors import KeyOrder
+from headrace.kernel.errors import KeyOrder, Refused
 from headrace.log.keys import KeyColumn
 from headrace.spark.states import States
 from headrace.stream.declaration import KEY, Declaration
@@ -29,6 +31,8 @@ from headrace.stream.entry import Entry
 from headrace.stream.gather import Gathered
 
 TICK = -1
+_TICKS_MAX = 1_000_000
+_NEVER = 1 << 62
 CAUSE = ("_k", "_o", "_i", "_n", "_p")
 """Columns that say what caused an output: key, stream (-1 at a tick), index, number, partition key."""
 
@@ -68,6 +72,7 @@ class Engine:
         self._streams = streams
         self._key = key
         self._every = every if hasattr(producer, "on_head") else None
+        self._names_partition = self._every is not None and len(signature(producer.on_head).parameters) > 2
         self._emit_from = emit_from
 
     def run(self, interval: Interval, arrived: Iterable[Arrived], states: States) -> Iterator[Output]:
@@ -99,9 +104,15 @@ class Engine:
         live = states.all()
         if not live:
             return max(tick + 1, first_tick(last, self._every))
+        if (last - number) / self._every > _TICKS_MAX:
+            raise Refused(
+                f"HEAD moves from {number} to {last}, and on_head would be called {_TICKS_MAX:,} times and "
+                f"more for each state on the way (head_every is {self._every}): move HEAD in smaller steps"
+            )
         key = self._key.decode(self._key.sortable(number))
+        on_head, decode = self._producer.on_head, msgspec.msgpack.decode
         for partition, state in live:
-            made = self._producer.on_head(key, state)
+            made = on_head(key, state, decode(partition)) if self._names_partition else on_head(key, state)
             if made is not None:
                 for n, value in enumerate(_several(made)):
                     if self._emit_from is None or number >= self._emit_from:
@@ -114,6 +125,8 @@ def first_tick(number: Any, every: Any, *, behind: bool = False) -> int:
 
     Found by trying, so that floats cannot be of two minds about it.
     """
+    if math.isinf(number):
+        return _NEVER if number > 0 else -_NEVER
     tick = int(number // every) - 1
     while tick * every < number or (behind and tick * every == number):
         tick += 1

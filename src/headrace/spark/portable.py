@@ -41,7 +41,8 @@ def send_by_value(cls: type) -> None:
 
 def dumps(value: Any) -> bytes:
     file = io.BytesIO()
-    _Pickler(file).dump(value)
+    pickler: Any = _Pickler
+    pickler(file).dump(value)
     return file.getvalue()
 
 
@@ -49,7 +50,7 @@ def loads(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-class _Pickler(Pickler):  # type: ignore[misc]
+class _Pickler(Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type) and not _by_reference(obj):
             if isinstance(obj, _STRUCT_META):

@@ -37,6 +37,7 @@ from headrace.kernel.errors import BadSettings, Closed, NotFound
 from headrace.spark.conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE, STORE_CONF, settings_for
 from headrace.spark.datasource import MERGE_OPTION, PACKED_OPTION
 from headrace.spark.engine import Arrived, Interval, Output, in_order, to_records
+from headrace.spark.explain import plain_words
 from headrace.spark.merge import MergePlan, bucket_of
 from headrace.spark.packed_sink import PackedTarget
 from headrace.spark.portable import send_by_value
@@ -96,7 +97,9 @@ def tail_produce(
     with open_store(os.fspath(path)) as opened:
         typed = tuple(open_input(opened, name, kind, fields.get(name)) for name, kind in types.items())
         made = open_output(opened, output, output_type, typed)
-    return TailProduce(spark, os.path.abspath(path), typed, made, chosen)
+        job = TailProduce(spark, os.path.abspath(path), typed, made, chosen)
+        make_output(opened, made)
+    return job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +179,6 @@ class TailProduce:
         ):
             for cls in make_portable(each) | {spec.producer}:
                 send_by_value(cls)
-        with open_store(self._path) as store:
-            make_output(store, self._output)
         plan = MergePlan(
             path=self._path,
             streams=[each.name for each in self._inputs],
@@ -219,9 +220,10 @@ class TailProduce:
             return writing.start()
 
     def run(self, checkpoint: str | os.PathLike[str]) -> StreamingQuery:
-        """Work off everything that is there, and end."""
-        query = self.start(checkpoint, available_now=True)
-        query.awaitTermination()
+        """Work off everything that is there, and end; what goes wrong is told in plain words."""
+        with plain_words():
+            query = self.start(checkpoint, available_now=True)
+            query.awaitTermination()
         return query
 
     # --- in plain Python
@@ -238,7 +240,7 @@ class TailProduce:
             arrived += Arriving(at, typed).arrived(records, list(range(records.num_rows)))
         if inputs:
             raise BadSettings(f"{next(iter(inputs))!r} is not an input of this job")
-        arrived.sort(key=lambda each: each[:3])
+        arrived.sort()
         first = self._key.number(self._start) if self._start else None
         last = max((each.number for each in arrived), default=None)
         if last is None and head is None:
@@ -247,8 +249,10 @@ class TailProduce:
         stop = self._key.number(end)
         arrived = [each for each in arrived if each.number < stop and (first is None or each.number >= first)]
         outputs: list[Output] = []
-        for bucket in range(self._buckets):
-            mine = [each for each in arrived if self._buckets == 1 or _bucket(each, self._buckets) == bucket]
+        buckets: dict[int, list[Arrived]] = {}
+        for each in arrived:
+            buckets.setdefault(_bucket(each, self._buckets), []).append(each)
+        for mine in buckets.values():
             states = States(spec.state_kind, lambda page: None, lambda page, raw: None)
             outputs += spec.engine().run(Interval(first, stop), mine, states)
             states.store()

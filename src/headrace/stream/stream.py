@@ -153,6 +153,12 @@ class Stream:
         return self._log.meta.order_by
 
     @property
+    def head(self) -> Any:
+        """HEAD as no power cut can take it back: no later entry has a smaller order key. None: not known."""
+        key = self._log.settled.head_key
+        return self._decode_key(key) if key and self.order_by is not None else None
+
+    @property
     def next_index(self) -> int:
         return self._log.next_index
 
