@@ -90,7 +90,9 @@ class Landing:
         return f"spark:{self.writer}:"
 
     def _check_owner(self, log: Log, query: str, batch: int) -> None:
-        owners = [commit for commit in log.commits() if commit.writer.startswith(self._prefix)]
+        # A query's id has no colon, but names may have some.
+        prefix = self._prefix.removesuffix(":")
+        owners = [commit for commit in log.commits() if commit.writer.rpartition(":")[0] == prefix]
         mine = next((commit for commit in owners if commit.writer == f"{self._prefix}{query}"), None)
         if owners and owners[-1] is not mine:
             other = owners[-1].writer.removeprefix(self._prefix)

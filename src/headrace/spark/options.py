@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headrace.kernel.errors import BadSettings
+from headrace.kernel.names import checked_name
 
 KNOWN = (
     *("path", "stream", "url", "view", "columns", "withIndex", "withKey"),
@@ -90,7 +91,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         position=text("position"),
         order_by=text("orderBy"),
         take_over=text.flag("takeOver", False),
-        writer=text("writer") or "default",
+        writer=checked_name(text("writer") or "default", "name of a writer"),
         write_id=text("writeId"),
     )
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.kernel.errors import NotFound
+from headrace.kernel.errors import Damaged, NotFound
 from headrace.log.disk import Disk
 from headrace.log.keys import KeyColumn
 from headrace.log.mark import Settled
@@ -56,6 +56,13 @@ class Origin(Protocol):
 
     def key_at(self, index: int) -> int:
         """The order key of the entry with this index, as sortable bits."""
+        ...
+
+    def epoch_at(self, index: int) -> int:
+        """The epoch in which the entry with this index was written: another one, if it was written anew.
+
+        0 if it cannot be read any more.
+        """
         ...
 
     def plan(self, start: int, stop: int, rows: int | None) -> list[Span]:
@@ -101,6 +108,15 @@ class FileOrigin:
             columns = [stream.order_by]
             batch = next(stream.listen_batches(index, until=index + 1, columns=columns))
             return KeyColumn(batch.records.schema, stream.order_by).span(batch.records)[0]
+
+    def epoch_at(self, index: int) -> int:
+        with self._opened() as stream:
+            columns = [stream.schema.names[0]]
+            try:
+                found = next(stream.listen_batches(index, until=index + 1, columns=columns), None)
+            except Damaged:
+                return 0
+            return 0 if found is None else found.epoch
 
     def plan(self, start: int, stop: int, rows: int | None) -> list[Span]:
         with self._opened() as stream:

@@ -1,8 +1,9 @@
 """Reading a stream into Spark: a stretch of it at once, or micro-batch by micro-batch.
 
-An offset is `{"index": n, "log": id}`: everything below `n` has been read, of the log with that id. Spark
-compares offsets as text, so their keys keep this order. Only entries that are settled are read: nothing
-that Spark has seen can be taken back by a power cut, and so what it makes of them stays true.
+An offset is `{"index": n, "log": id, "epoch": e}`: everything below `n` has been read, of the log with that
+id, whose entry before `n` was written in that epoch. Spark compares offsets as text, so their keys keep this
+order. Only entries that are settled are read: nothing that Spark has seen can be taken back by a power cut,
+and so what it makes of them stays true.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from headrace.kernel.errors import BadSettings, Trimmed, Truncated, WriterTaken
+from headrace.log.mark import Settled
 from headrace.log.positions import PositionFile
 from headrace.spark.options import Options
 from headrace.spark.origin import Origin
@@ -68,6 +70,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._id = origin.about().id
         self._stop_at: int | None = None
         self._position: PositionFile | None = None
+        self._seen: tuple[int, Settled] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         first, settled = self._origin.first_index(), self._origin.settled()
@@ -85,8 +88,10 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        self._check(start)
         begun = int(start["index"])
+        if (begun, self._origin.settled()) != self._seen:  # asked many times a second: look when it has moved
+            self._check(start)
+            self._seen = begun, self._origin.settled()
         stop = self._reach() if self._stop_at is None else self._stop_at
         if isinstance(limit, ReadMaxRows):
             stop = min(stop, begun + limit.max_rows)
@@ -99,7 +104,6 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stop_at = self._reach()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._check(start)
         self._check(end)
         first = self._origin.first_index()
         begun, stop = int(start["index"]), int(end["index"])
@@ -126,7 +130,11 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._position = None
 
     def _offset(self, index: int) -> dict[str, Any]:
-        return {"index": index, "log": self._id}
+        return {"index": index, "log": self._id, "epoch": self._epoch_before(index)}
+
+    def _epoch_before(self, index: int) -> int:
+        """The epoch of the last entry that was read; 0 if there is none any more, or none was."""
+        return self._origin.epoch_at(index - 1) if index > self._origin.first_index() else 0
 
     def _reach(self) -> int:
         return _stop(self._origin, self._options, self._origin.settled().next_index)
@@ -139,11 +147,12 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"stream {name!r} is not the one that this query has read: it was dropped and made anew; "
                 "start again with another checkpointLocation"
             )
-        end = self._origin.settled().next_index
-        if int(offset["index"]) > end:
+        index, end = int(offset["index"]), self._origin.settled().next_index
+        epoch = self._epoch_before(index) if index <= end else 0
+        if index > end or (epoch and offset["epoch"] and epoch != offset["epoch"]):
             raise Truncated(
-                f"stream {name!r} ends at index {end}, and this query has read up to {offset['index']}: it "
-                "was cut off; start again with another checkpointLocation"
+                f"stream {name!r} was cut off below index {index}, up to which this query has read, or put "
+                "back from a copy: start again with another checkpointLocation"
             )
 
     def _remember(self, index: int) -> None:
