@@ -48,7 +48,13 @@ def all_pages() -> list[Path]:
 
 
 def executed_pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+    guides = sorted((ROOT / "docs" / "guide").glob("*.md"))
+    return [ROOT / "README.md", *(page for page in guides if page not in spark_pages())]
+
+
+def spark_pages() -> list[Path]:
+    """The pages whose snippets need Spark."""
+    return [ROOT / "docs" / "guide" / name for name in ("spark.md", "tail-produce.md", "spark-jobs.md")]
 
 
 def blocks_of(page: Path) -> Iterator[Block]:

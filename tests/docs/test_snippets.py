@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import importlib.util
-import io
 import logging
 import os
-import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from typer.testing import CliRunner
 
-from headrace.cli.app import app
-
-from .pages import ROOT, Block, blocks_of, commands_of, executed_pages, matches
-
-OPTIONAL = ("pandas", "polars", "duckdb")
-"""A block that imports one of these is passed over where it is not installed."""
+from .pages import ROOT, executed_pages, spark_pages
+from .running import run_page
 
 
 @pytest.mark.parametrize("page", executed_pages(), ids=lambda page: page.name)
@@ -32,60 +20,25 @@ def test_every_snippet_runs_and_prints_what_the_page_shows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(logging.getLogger("headrace"), "disabled", True)
-    with namespace(monkeypatch) as module:
-        printed: str | None = None
-        for block in blocks_of(page):
-            where = f"{page.relative_to(ROOT)}:{block.line}"
-            if block.language == "python":
-                printed = run_python(block, module, where)
-            elif block.language == "text" and block.adjacent and printed is not None:
-                assert printed.rstrip("\n") == block.text, where
-            elif block.language in ("console", "sh"):
-                run_commands(block, where)
-            if block.language != "python":
-                printed = None
+    monkeypatch.setitem(sys.modules, "snippet", None)  # put back what was there, afterwards
+    run_page(page)
 
 
-@contextlib.contextmanager
-def namespace(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """A module of its own, because classes look their annotations up in the module they are defined in."""
-    module = ModuleType("snippet")
-    monkeypatch.setitem(sys.modules, "snippet", module)
-    yield module
+@pytest.mark.xdist_group("spark")
+def test_every_snippet_of_the_guides_to_spark_does_too(tmp_path: Path) -> None:
+    """In a process of their own, with one session for all: Spark resolves paths where it was started."""
+    skip_without_java()
+    command = [sys.executable, "-m", "docs.running", *map(str, spark_pages())]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-def run_python(block: Block, module: ModuleType, where: str) -> str | None:
-    """What the block prints; None if it needs something that is not installed."""
-    if any(name in OPTIONAL and not importlib.util.find_spec(name) for name in imported(block.text)):
-        return None
-    code = compile("\n" * (block.line - 1) + block.text, where.rpartition(":")[0], "exec")
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(code, module.__dict__)
-    return out.getvalue()
+def skip_without_java() -> None:
+    pytest.importorskip("pyspark")
+    from headrace.spark.session import JavaMissing, check_java
 
-
-def imported(source: str) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-    return names
-
-
-def run_commands(block: Block, where: str) -> None:
-    for command in commands_of(block):
-        code, printed = run_command(command.line)
-        assert code == command.code, f"{where}: {command.line}\n{printed}"
-        if command.output is not None:
-            assert matches(command.output, printed), f"{where}: {command.line}\n{printed}"
-
-
-def run_command(line: str) -> tuple[int, str]:
-    """The exit code of a command line, and what it prints; plain calls of headrace need no new process."""
-    if line.startswith("headrace ") and not any(sign in line for sign in "|<>;&"):
-        result = CliRunner().invoke(app, shlex.split(line)[1:], prog_name="headrace")
-        return result.exit_code, result.stdout + result.stderr
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = os.environ | {"PATH": path}
-    done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
-    return done.returncode, done.stdout + done.stderr
+    try:
+        check_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))

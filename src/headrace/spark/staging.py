@@ -129,28 +129,55 @@ def read_runs(runs: list[Run], key: KeyColumn | None) -> Iterator[pa.RecordBatch
         for run in runs:
             yield from _batches(run)
         return
-    runs = sorted(runs, key=lambda run: run.first_key)
-    if all(one.last_key <= other.first_key for one, other in pairwise(runs)):
-        for run in runs:
+    ordered = sorted(enumerate(runs), key=lambda each: each[1].first_key)
+    # One after the other, if none reaches into the next; at the same key, in the order they were given.
+    apart = all(
+        one.last_key < other.first_key or (one.last_key == other.first_key and at < then)
+        for (at, one), (then, other) in pairwise(ordered)
+    )
+    if apart:
+        for _, run in ordered:
             yield from _batches(run)
     else:
         yield from _merged([_batches(run) for run in runs], key)
 
 
 def _merged(sources: list[Iterator[pa.RecordBatch]], key: KeyColumn) -> Iterator[pa.RecordBatch]:
-    """Sorted sequences of batches as one: each round takes what is not after the nearest end of a batch."""
-    heads = [(next(source, None), source) for source in sources]
-    while heads := [(batch, source) for batch, source in heads if batch is not None]:
-        bound = min(key.span(batch.slice(batch.num_rows - 1))[1] for batch, _ in heads)
-        taken, left = [], []
-        for batch, source in heads:
-            rows = key.find_after(batch, bound)
-            taken.append(batch.slice(0, rows))
-            left.append((batch.slice(rows) if rows < batch.num_rows else next(source, None), source))
-        records = sorted_by_key(pa.concat_batches(taken), key)
+    """Sorted sequences of batches as one; rows of one key in the order of the sources.
+
+    Each round takes what is before the nearest end of a batch. If nothing is, that end is the key that all go
+    on with: then it is taken to its last row, from one source after the other.
+    """
+    heads = [_Head(source) for source in sources]
+    while heads := [head for head in heads if head.batch is not None]:
+        bound = min(key.span(head.last_row())[1] for head in heads)
+        before = [head.take(key.find(head.batch, bound)) for head in heads]
+        records = sorted_by_key(pa.concat_batches(before), key)
         for at in range(0, records.num_rows, _BATCH_ROWS):
             yield records.slice(at, _BATCH_ROWS)
-        heads = left
+        if records.num_rows:
+            continue
+        for head in heads:
+            while head.batch is not None and (rows := key.find_after(head.batch, bound)):
+                yield head.take(rows)
+
+
+class _Head:
+    """The batch at hand of a sequence; None at its end."""
+
+    def __init__(self, source: Iterator[pa.RecordBatch]) -> None:
+        self._source = source
+        self.batch: pa.RecordBatch | None = next(source, None)
+
+    def last_row(self) -> pa.RecordBatch:
+        assert self.batch is not None
+        return self.batch.slice(self.batch.num_rows - 1)
+
+    def take(self, rows: int) -> pa.RecordBatch:
+        assert self.batch is not None
+        taken = self.batch.slice(0, rows)
+        self.batch = self.batch.slice(rows) if rows < self.batch.num_rows else next(self._source, None)
+        return taken
 
 
 def _batches(run: Run) -> Iterator[pa.RecordBatch]:
@@ -184,7 +211,7 @@ def remove_staged(folder: Path, upto_batch: int) -> None:
 def remove_abandoned(staging: Path) -> None:
     """Remove what queries left that have not staged anything for a week."""
     oldest_s = SystemClock().now_us() / 1e6 - _ABANDONED_S
-    with suppress(OSError):  # others may be removing too
-        for each in staging.iterdir():
+    for each in staging.iterdir() if staging.is_dir() else ():
+        with suppress(OSError):  # others may be removing too
             if max(path.stat().st_mtime for path in (each, *each.iterdir())) < oldest_s:
                 shutil.rmtree(each, ignore_errors=True)
