@@ -420,3 +420,22 @@ def test_a_follower_reads_what_is_there_after_a_truncation_or_is_told_of_it(plac
         told = True
     assert got == now or (told and got in (made, made[: read_first * 3]))
     log.close()
+
+
+def test_torn_bytes_behind_a_footer_are_kept_too(place):
+    """The writer died while it finalized a segment, and something else was left behind the footer."""
+    disk = FailingDisk(code=errno.EIO, kinds=("rename",), only=lambda name: name.endswith(".active"))
+    log = Log.open(place / "log", SCHEMA, disk=disk)
+    made = append(log, 3)
+    log.sync()
+    disk.fail_at = disk.count
+    with pytest.raises(Broken):
+        log.roll()
+    log.close()
+    (active,) = (place / "log").glob("*.active")
+    with active.open("ab") as file:
+        file.write(b"torn" * 250)
+    with Log.open(place / "log") as log:
+        assert log.recovery.cut_bytes
+        assert log.recovery.kept_copy is not None
+        assert read_all(log).entries == as_dict(made)

@@ -187,7 +187,7 @@ def _recover_active(
         active.offset, state = folded.open_group
         active.table.cut(active.offset)
     state.epoch = max(state.epoch, name.epoch)
-    only_footer = scanner.ended and not folded.torn
+    only_footer = scanner.ended and not folded.torn and _ends_there(view, scanner.offset, meta)
     _cut_tail(disk, directory, active, meta, clock, state.next_index, only_footer, findings)
     if active.offset == 0:  # nothing valid at all: begin it again
         file.close()
@@ -195,6 +195,14 @@ def _recover_active(
         active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
         disk.remove(directory / str(name))
     return active, meta, state
+
+
+def _ends_there(view: View, footer_end: int, meta: Meta) -> bool:
+    """Whether nothing follows a footer but its trailer. In a container something of an earlier life may."""
+    if meta.settings.containers is not None:
+        return True
+    behind = footer_end + HEADER_BYTES
+    return not view.raw(behind, max(0, view.refresh() - behind)).rstrip(b"\0")
 
 
 @dataclass(slots=True)

@@ -94,7 +94,7 @@ class Engine:
                 for n, value in enumerate(_several(made)):  # a generator works only when it is walked through
                     if emit_from is None or number >= emit_from:
                         yield Output(number, stream, index, n, b"", value)
-        while every is not None and begun and tick * every < interval.stop:
+        while every is not None and begun and tick * every < interval.stop and states.all():
             tick = yield from self._tick(tick, interval.stop, states)
 
     def _tick(self, tick: int, last: Any, states: States) -> Generator[Output, None, int]:

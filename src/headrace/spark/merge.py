@@ -200,18 +200,34 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return bool(first_tick(self._key.number(begun), every) * every < self._key.number(cut))
 
     def _nearer_cut(self, start: dict[str, Any], at: list[int]) -> tuple[int, list[int]]:
-        """A cut before which there are about as many entries as a batch may have, and its places."""
-        share = self._plan.entries // len(at)
+        """A cut before which there are about as many entries as a batch may have, and its places.
+
+        At first each stream has an equal share of them; if that makes a small batch, because one is much
+        busier than the others, larger shares are tried.
+        """
+        most, begun = self._plan.entries, sum(start["at"])
+        share = most // len(at)
+        cut, places = self._cut_by_share(start, at, share)
+        while sum(places) - begun <= most // 2 and share < most:
+            share = min(most, 2 * share + 1)
+            farther = self._cut_by_share(start, at, share)
+            if sum(farther[1]) - begun > most:
+                break
+            cut, places = farther
+        return cut, places
+
+    def _cut_by_share(self, start: dict[str, Any], at: list[int], share: int) -> tuple[int, list[int]]:
+        """A cut before which no stream has more than its share; or one key, however often it is there."""
         keys = [
             origin.key_at(begun + share)
             for origin, begun, stop in zip(self._origins, start["at"], at, strict=True)
             if stop - begun > share
         ]
-        nearest = min(keys)
+        nearest = min(keys, default=self._reach())
         places = self._places(nearest)
         if nearest > start["cut"] and places != start["at"]:
             return nearest, places
-        return nearest + 1, self._places(nearest + 1)  # one key with more entries than that: never split
+        return nearest + 1, self._places(nearest + 1)
 
     def _offset(self, cut: int, at: list[int]) -> dict[str, Any]:
         return {"cut": cut, "at": at, "logs": self._logs, "buckets": self._plan.buckets}

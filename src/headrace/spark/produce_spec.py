@@ -44,8 +44,13 @@ class Typed:
 
     def columns(self) -> OutputColumns:
         """How outputs are stored. A key that is made by a function is not part of what a producer gives."""
-        fields = pa.schema([field for field in self.schema if field.name != KEY])
-        values = declare(fields, stored=True) if self.kind is None else declare(self.kind)
+        if self.kind is None:
+            fields = pa.schema([field for field in self.schema if field.name != KEY])
+            values = declare(fields, stored=True)
+        elif self.order_by == KEY:
+            values = declare(self.kind)
+        else:  # with its key, so that its columns are those of the stream; order is checked by the cause
+            values = replace(declare(self.kind, self.order_by), order_by=None)
         return OutputColumns(values, self.schema, self.order_by)
 
 
