@@ -31,7 +31,7 @@ demo: $(READY) java  ## crash and recover a log, join and aggregate streams on S
 	$(BIN)/python examples/demo
 
 test: $(READY) java  ## run the whole test suite
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(TEST_JOBS)
 
 lint: $(READY)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -47,7 +47,7 @@ bench: $(READY) java  ## measure headrace beside its peers, in one run
 	$(BIN)/python -m bench
 
 campaign: $(READY) java  ## the long crash and damage campaigns (see docs/reliability.md)
-	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadgroup tests/crash tests/spark
+	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) tests/crash tests/spark
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .hypothesis

@@ -16,7 +16,7 @@ from tests.spark.conftest import java, spark
 
 __all__ = ["java", "spark"]
 
-pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 
 def run(streams: Streams, *words: str | Path, code: int = 0) -> Outcome:

@@ -25,14 +25,12 @@ def test_an_example_can_be_run_and_run_again(example: Path, tmp_path: Path) -> N
         printed(example, tmp_path)
 
 
-@pytest.mark.xdist_group("examples")
 @pytest.mark.parametrize("example", ON_SPARK, ids=lambda path: path.stem)
 def test_an_example_on_spark_checks_itself(example: Path, tmp_path: Path) -> None:
     skip_without_java()
     printed(example, tmp_path)
 
 
-@pytest.mark.xdist_group("examples")
 def test_the_declarative_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
     skip_without_java()
     if not all(importlib.util.find_spec(name) for name in ("grpc", "grpc_status", "zstandard", "yaml")):
@@ -40,7 +38,6 @@ def test_the_declarative_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
     printed(ROOT / "examples" / "pipeline", tmp_path)
 
 
-@pytest.mark.xdist_group("examples")
 def test_a_small_demo_holds_all_its_checks_and_writes_its_report(tmp_path: Path) -> None:
     skip_without_java()
     assert "all hold" in printed(ROOT / "examples" / "demo", tmp_path, "--entries", "20000", "--live", "1")

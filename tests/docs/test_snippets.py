@@ -24,7 +24,6 @@ def test_every_snippet_runs_and_prints_what_the_page_shows(
     run_page(page)
 
 
-@pytest.mark.xdist_group("spark")
 def test_every_snippet_of_the_guides_to_spark_does_too(tmp_path: Path) -> None:
     """In a process of their own, with one session for all: Spark resolves paths where it was started."""
     skip_without_java()

@@ -1,7 +1,6 @@
 """One Spark session for all tests of a process, and a store of its own for each test.
 
-Tests that use `spark` stand in one group, so that `--dist loadgroup` starts one JVM and not one for each
-worker. Without Java they are skipped, and say so.
+Without Java the tests that need it are skipped, and say so.
 """
 
 from __future__ import annotations
@@ -26,12 +25,6 @@ MEMORY = "/dev/shm"
 
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

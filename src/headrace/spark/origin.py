@@ -15,7 +15,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headrace.kernel.errors import Damaged, NotFound
+from headrace.kernel.errors import Damaged, NotFound, Trimmed
 from headrace.log.disk import Disk
 from headrace.log.keys import KeyColumn
 from headrace.log.mark import Settled
@@ -114,7 +114,7 @@ class FileOrigin:
             columns = [stream.schema.names[0]]
             try:
                 found = next(stream.listen_batches(index, until=index + 1, columns=columns), None)
-            except Damaged:
+            except (Damaged, Trimmed):
                 return 0
             return 0 if found is None else found.epoch
 
