@@ -47,7 +47,7 @@ bench: $(READY) java  ## measure headrace beside its peers, in one run
 	$(BIN)/python -m bench
 
 campaign: $(READY) java  ## the long crash and damage campaigns (see docs/reliability.md)
-	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) tests/crash tests/spark
+	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) tests/crash tests/spark tests/docs/test_examples.py
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .hypothesis

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ def test_an_example_on_spark_checks_itself(example: Path, tmp_path: Path) -> Non
     printed(example, tmp_path)
 
 
+@pytest.mark.skipif("HEADRACE_CAMPAIGN" not in os.environ, reason="long: make campaign runs it")
 def test_the_declarative_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
     skip_without_java()
     if not all(importlib.util.find_spec(name) for name in ("grpc", "grpc_status", "zstandard", "yaml")):
@@ -38,6 +40,7 @@ def test_the_declarative_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
     printed(ROOT / "examples" / "pipeline", tmp_path)
 
 
+@pytest.mark.skipif("HEADRACE_CAMPAIGN" not in os.environ, reason="long: make campaign and make demo run it")
 def test_a_small_demo_holds_all_its_checks_and_writes_its_report(tmp_path: Path) -> None:
     skip_without_java()
     assert "all hold" in printed(ROOT / "examples" / "demo", tmp_path, "--entries", "20000", "--live", "1")

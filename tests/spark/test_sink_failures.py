@@ -150,7 +150,7 @@ def test_drivers_that_are_killed_at_any_moment_and_another_beside_them(
 ) -> None:
     """kill -9 for JVM, driver and workers; the last one meets a second driver before it dies."""
     chance = Random()
-    kills, rows = (20, 100) if CAMPAIGN else (2, 100)
+    kills, rows = (20, 100) if CAMPAIGN else (1, 100)
     publish(store, "in", (0, total := kills * 2500))
     checkpoint = place / "checkpoint"
     frame = driver.doubled(read_stream(spark, store, "in", maxRowsPerTrigger="2000"))

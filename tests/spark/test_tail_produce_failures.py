@@ -36,7 +36,7 @@ from .jobs import (
 )
 
 CAMPAIGN = bool(os.environ.get("HEADRACE_CAMPAIGN"))
-KILLS = 12 if CAMPAIGN else 2
+KILLS = 12 if CAMPAIGN else 1
 PATIENCE_S = 300.0
 
 
