@@ -14,7 +14,7 @@ from bench.spark.data import TEN_COLUMNS, batches
 
 
 def run(run: Run, spark: SparkSession) -> Iterator[Table]:
-    rows = run.scaled(5_000_000, 500_000)
+    rows = run.scaled(10_000_000, 500_000)
     run.say(f"writing {rows:,} rows from Spark")
     with run.fresh() as path:
         path.mkdir()

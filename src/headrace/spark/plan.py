@@ -7,6 +7,7 @@ that no batch is read twice.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,9 +20,8 @@ from headrace.log.segment_name import FinalName, Listing
 from headrace.log.table import read_footer
 from headrace.log.view import View
 
-_PART_BYTES = 64 << 20
+_PART_BYTES = 256 << 20
 _PART_ROWS_LEAST = 1 << 14
-_PARTS_WANTED = 8
 _SAMPLE = 16
 
 
@@ -61,8 +61,12 @@ def plan_spans(
 
 
 def _usual_rows(disk: Disk, directory: Path, finals: list[FinalName], entries: int) -> int:
-    """Rows of a part of a usual size, by the size of some segments; but enough parts for several cores."""
-    by_cores = -(-entries // _PARTS_WANTED)
+    """Rows of a part of a usual size, by the size of some segments.
+
+    A part costs Spark a tenth of a second whatever is in it, so there are few: as many as cores, or a
+    multiple of that for more data.
+    """
+    cores = os.cpu_count() or 2
     some = finals[:: max(1, len(finals) // _SAMPLE)]
     size = counted = 0
     for name in some:
@@ -71,8 +75,9 @@ def _usual_rows(disk: Disk, directory: Path, finals: list[FinalName], entries: i
         except NotFound:
             continue  # trimmed just now
         counted += name.next_index - name.first_index
-    by_bytes = _PART_BYTES * counted // size if size else by_cores
-    return max(_PART_ROWS_LEAST, min(by_bytes, by_cores))
+    wanted = entries * size // counted // _PART_BYTES if counted else 0
+    parts = -(-max(1, wanted) // cores) * cores
+    return max(_PART_ROWS_LEAST, -(-entries // parts))
 
 
 def _inside(disk: Disk, directory: Path, meta: Meta, name: FinalName, begun: int, wanted: int) -> list[int]:
