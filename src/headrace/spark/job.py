@@ -31,9 +31,11 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def store_path(spark: SparkSession, store: StorePath) -> str:
+def store_path(spark: SparkSession | None, store: StorePath) -> str:
     """Where the store is: as given, or as the session says (`session`)."""
-    path = store.path if isinstance(store, Store) else store or spark.conf.get(STORE_CONF, None)
+    path = store.path if isinstance(store, Store) else store
+    if path is None and spark is not None:
+        path = spark.conf.get(STORE_CONF, None)
     if path is None:
         raise BadSettings("say where the store is: give it as `store`, or to headrace.spark.session")
     path = os.path.abspath(path)

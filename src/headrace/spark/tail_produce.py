@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,11 +32,12 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.kernel.errors import BadSettings, Closed, NotFound
-from headrace.spark.conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE, STORE_CONF, settings_for
+from headrace.kernel.errors import BadSettings, Closed
+from headrace.spark.conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE, settings_for
 from headrace.spark.datasource import MERGE_OPTION, PACKED_OPTION
 from headrace.spark.engine import Arrived, Interval, Output, in_order, to_records
 from headrace.spark.explain import plain_words
+from headrace.spark.job import StorePath, store_path
 from headrace.spark.merge import MergePlan, bucket_of
 from headrace.spark.packed_sink import PackedTarget
 from headrace.spark.portable import send_by_value
@@ -57,7 +57,7 @@ from headrace.spark.states import States, check_state_kind
 from headrace.stream.declaration import KEY
 from headrace.stream.entry import EntryMaker
 from headrace.stream.gather import Gathered
-from headrace.stream.store import STORE_FILE, Store, open_store
+from headrace.stream.store import open_store
 
 
 def tail_produce(
@@ -67,7 +67,7 @@ def tail_produce(
     output: str,
     output_type: Any = None,
     partition_by: str | Mapping[str, str] | None = None,
-    store: Store | str | os.PathLike[str] | None = None,
+    store: StorePath = None,
     **options: Any,
 ) -> TailProduce:
     """A job that reads `inputs` in the order of their keys and publishes to `output`.
@@ -83,21 +83,15 @@ def tail_produce(
         chosen = JobOptions(**options)
     except TypeError as error:
         raise BadSettings(f"{error}: the options are {', '.join(JobOptions.__slots__)}") from None
-    path = store.path if isinstance(store, Store) else store
-    if path is None and spark is not None:
-        path = spark.conf.get(STORE_CONF, None)
-    if path is None:
-        raise BadSettings("say where the store is: tail_produce(..., store='data')")
-    if not (Path(path) / STORE_FILE).exists():
-        raise NotFound(f"there is no store at {path}: make it, and the input streams, first")
+    path = store_path(spark, store)
     types = _named(inputs, output)
     fields = partition_by if isinstance(partition_by, Mapping) else dict.fromkeys(types, partition_by)
     if unknown := set(fields) - set(types):
         raise BadSettings(f"partition_by names {unknown.pop()!r}, which is not an input")
-    with open_store(os.fspath(path)) as opened:
+    with open_store(path) as opened:
         typed = tuple(open_input(opened, name, kind, fields.get(name)) for name, kind in types.items())
         made = open_output(opened, output, output_type, typed)
-        job = TailProduce(spark, os.path.abspath(path), typed, made, chosen)
+        job = TailProduce(spark, path, typed, made, chosen)
         make_output(opened, made)
     return job
 
