@@ -2,6 +2,7 @@
 
     open, Store, Stream        typed streams in a directory, without a server
     at_key, START, END, STOP   places in a stream, and how a listener ends
+    Journal, JournalSettings   jobs without duplicates, and keys with values
     writer, reader, channel    an embedded queue of bytes
     Settings                   durability, finalization, retention, compression
     HeadraceError              and its five kinds, by what the caller can do
@@ -13,6 +14,8 @@ The log of Arrow record batches below everything is `headrace.log.Log`.
 import importlib
 import types
 
+from headrace.journal.journal import Journal
+from headrace.journal.settings import JournalSettings
 from headrace.kernel.errors import (
     Broken,
     Closed,
@@ -29,8 +32,8 @@ from headrace.log.settings import Settings
 from headrace.stream.entry import Entry
 from headrace.stream.listener import STOP
 from headrace.stream.places import END, START, at_key
-from headrace.stream.store import Store, StreamConfig
-from headrace.stream.store import open_store as open  # noqa: A004
+from headrace.store import Store, StreamConfig
+from headrace.store import open_store as open  # noqa: A004
 from headrace.stream.stream import Stream
 
 __version__ = "0.1.0"
@@ -46,6 +49,8 @@ __all__ = [
     "Entry",
     "FlushPolicy",
     "HeadraceError",
+    "Journal",
+    "JournalSettings",
     "MissingExtra",
     "Reader",
     "Refused",

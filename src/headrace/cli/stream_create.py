@@ -22,7 +22,7 @@ from headrace.cli.options import Json, with_options
 from headrace.cli.row_files import FileFormat, open_rows, opened_file
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName
 from headrace.log.settings import SCAN, SHERLOCK, Settings
-from headrace.stream import StreamConfig, open_store
+from headrace.store import StreamConfig, open_store
 from headrace.stream.plain import PLAIN
 
 _PYTHON = {kind.__name__.lower(): made.arrow for kind, made in PLAIN.items()}

@@ -11,7 +11,8 @@ import typer
 
 from headrace.kernel.errors import NotFound
 from headrace.log.queue import RAW_SCHEMA
-from headrace.stream import Store, Stream, open_store
+from headrace.store import Store, open_store
+from headrace.stream import Stream
 from headrace.stream.record import TAG
 
 StoreDir = Annotated[

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from headrace.kernel.errors import BadSettings, NotFound
 from headrace.spark.conf import STORE_CONF
 from headrace.spark.explain import plain_words
-from headrace.stream.store import STORE_FILE, Store
+from headrace.store import STORE_FILE, Store
 
 StorePath = Store | str | os.PathLike[str] | None
 Progress = Callable[[int, int], None]

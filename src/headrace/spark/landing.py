@@ -23,8 +23,8 @@ from headrace.kernel.errors import Refused, WriterTaken
 from headrace.log.keys import KeyColumn
 from headrace.log.log import Log
 from headrace.log.state import Commit
+from headrace.store import open_store
 from headrace.stream.errors import PublisherTaken
-from headrace.stream.store import open_store
 from headrace.stream.unique import UniqueIds, plain_ids
 
 _LOCK_WAIT_S = 30.0

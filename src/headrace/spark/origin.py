@@ -22,8 +22,8 @@ from headrace.log.mark import Settled
 from headrace.log.positions import PositionFile
 from headrace.log.segment_reader import Batch
 from headrace.spark.plan import Span, plan_spans
+from headrace.store import STORE_FILE, Store, open_store
 from headrace.stream.key_text import parse_key
-from headrace.stream.store import STORE_FILE, Store, open_store
 from headrace.stream.stream import Stream
 
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from headrace.kernel.errors import BadSettings, NotFound, SchemaMismatch
 from headrace.log.keys import KeyColumn
 from headrace.spark.engine import Engine, OutputColumns
+from headrace.store import Store
 from headrace.stream.declaration import KEY, Declaration, declare
 from headrace.stream.evolve import check_evolution
 from headrace.stream.plain import arrow_field_type
 from headrace.stream.record import is_record
-from headrace.stream.store import Store
 from headrace.stream.stream import Stream
 
 _MICROSECOND = dt.timedelta(microseconds=1)

@@ -28,7 +28,7 @@ from headrace.kernel.errors import Broken, HeadraceError, NotFound
 from headrace.spark.conf import STORE_CONF
 from headrace.spark.explain import explain, plain_words
 from headrace.spark.job import StorePath
-from headrace.stream.store import Store
+from headrace.store import Store
 
 
 class PipelineFailed(Broken):

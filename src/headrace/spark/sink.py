@@ -32,8 +32,8 @@ from headrace.spark.options import Options
 from headrace.spark.origin import made_store
 from headrace.spark.staging import Run, read_runs, remove_abandoned, remove_staged, staging_of, write_runs
 from headrace.spark.types import arrow_schema, stored_schema
+from headrace.store import stored_declaration
 from headrace.stream.declaration import Declaration
-from headrace.stream.store import stored_declaration
 from headrace.stream.tables import as_table
 
 QUERY_ID = "sql.streaming.queryId"

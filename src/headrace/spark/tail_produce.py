@@ -54,10 +54,10 @@ from headrace.spark.produce_spec import (
     open_output,
 )
 from headrace.spark.states import States, check_state_kind
+from headrace.store import open_store
 from headrace.stream.declaration import KEY
 from headrace.stream.entry import EntryMaker
 from headrace.stream.gather import Gathered
-from headrace.stream.store import open_store
 
 
 def tail_produce(

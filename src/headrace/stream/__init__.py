@@ -4,9 +4,9 @@ A *stream* is a log whose *entries* have a declared type and an *order key*. One
 appends entries; any number of *listeners*, in any process, read them: from a place, until a place, or for
 ever. HEAD is how far order keys are settled.
 
-Where to look: `store` and `stream` are the faces; `types`, `plain`, `record` and `declaration` say how
-Python types become columns; `taking` is the fast path of `publish` and `entry` that of `listen`; `evolve`
-says which changes of a type are fine; `unique` keeps ids; `listener` runs callbacks.
+Where to look: `stream` is the face (`headrace.store` has many); `types`, `plain`, `record` and `declaration`
+say how Python types become columns; `taking` is the fast path of `publish` and `entry` that of `listen`;
+`evolve` says which changes of a type are fine; `unique` keeps ids; `listener` runs callbacks.
 """
 
 from headrace.stream.entry import Entry, Head
@@ -14,7 +14,6 @@ from headrace.stream.errors import BadEntry, DuplicateId, PublisherTaken, Stream
 from headrace.stream.listener import STOP, Listener
 from headrace.stream.places import END, START, AtKey, at_key
 from headrace.stream.publisher import Published, Publisher
-from headrace.stream.store import Store, StreamConfig, open_store
 from headrace.stream.stream import Stream
 
 __all__ = [
@@ -30,11 +29,8 @@ __all__ = [
     "Published",
     "Publisher",
     "PublisherTaken",
-    "Store",
     "Stream",
-    "StreamConfig",
     "StreamExists",
     "UnknownVariant",
     "at_key",
-    "open_store",
 ]

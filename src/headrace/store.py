@@ -1,14 +1,17 @@
-"""The store: a directory of streams (and, in time, of journals and queues).
+"""The store: a directory of streams and journals.
 
     with hr.open("data") as store:
         orders = store.stream("orders", Order, order_by="at")
+        pages = store.journal("pages")
 
-Opening a store takes no lock, so many processes have it open at once; each stream has a lock of its own.
+Opening a store takes no lock, so many processes have it open at once; each stream and each journal has a
+lock of its own.
 
     data/
       store.json            what this directory is
-      lock                  held while the store or a stream is made
+      lock                  held while the store or something in it is made
       streams/orders/       one log for each stream
+      journals/pages/       one log, with its tail, for each journal
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ from typing import Any
 
 import msgspec
 
+from headrace.journal.engine import LOG_DIRECTORY, Engine
+from headrace.journal.journal import Journal
+from headrace.journal.settings import JournalSettings
 from headrace.kernel.errors import (
     BadSettings,
     Closed,
@@ -49,6 +55,7 @@ from headrace.stream.unique import check_id_field
 
 STORE_FILE = "store.json"
 STREAMS_DIRECTORY = "streams"
+JOURNALS_DIRECTORY = "journals"
 FORMAT = 1
 
 
@@ -71,6 +78,7 @@ class Store:
         self._disk = Disk()
         self._lock = threading.Lock()
         self._open: list[Stream] = []
+        self._journals: dict[str, Journal] = {}
         self._closed = False
 
     def stream(
@@ -159,14 +167,46 @@ class Store:
             lock.release()
         shutil.rmtree(gone, ignore_errors=True)
 
+    def journal(self, name: str, settings: JournalSettings | None = None) -> Journal:
+        """The journal `name`, made if there is none. `settings`, if given, replace what it had.
+
+        One process has a journal open at a time; in this store it is one object, whoever asks.
+        """
+        self._check()
+        path = self._journal_path(name)
+        with self._lock:
+            journal = self._journals.get(name)
+            if journal is None or journal.closed:
+                if self._disk.kind(path) == "nothing":
+                    self._disk.make_directory(path)
+                    self._disk.sync_dir(path.parent)
+                journal = self._journals[name] = Journal(name, Engine.open(path, settings))
+            elif settings is not None and settings != journal.settings:
+                raise BadSettings(f"the journal {name!r} is open with other settings: close it first")
+        return journal
+
+    def journals(self) -> list[str]:
+        """The names of all journals."""
+        self._check()
+        folder = self.path / JOURNALS_DIRECTORY
+        if self._disk.kind(folder) == "nothing":
+            return []
+        return [name for name in self._disk.names(folder) if is_name(name) and self.has_journal(name)]
+
+    def has_journal(self, name: str) -> bool:
+        return self._disk.kind(self._journal_path(name) / LOG_DIRECTORY / META_FILE) == "file"
+
     def close(self) -> None:
-        """Close every stream that was opened here: listeners end, publishers flush."""
+        """Close every stream and journal that was opened here: listeners end, publishers flush."""
         with self._lock:
             self._closed = True
             streams, self._open = self._open, []
+            journals, self._journals = self._journals, {}
         with contextlib.ExitStack() as closing:  # all of them are closed, even if one cannot flush
             for stream in streams:
                 closing.callback(stream.close)
+            for journal in journals.values():
+                closing.callback(journal.close)
 
     def __enter__(self) -> Store:
         return self
@@ -184,6 +224,9 @@ class Store:
 
     def _path_of(self, name: str) -> Path:
         return self.path / STREAMS_DIRECTORY / checked_name(name, "stream name")
+
+    def _journal_path(self, name: str) -> Path:
+        return self.path / JOURNALS_DIRECTORY / checked_name(name, "journal name")
 
     def _exists(self, name: str) -> bool:
         return self._disk.kind(self._path_of(name) / META_FILE) == "file"

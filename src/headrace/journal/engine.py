@@ -1,0 +1,234 @@
+"""The engine of a journal: its state, its operations, and the one lock around both.
+
+    result, ticket = engine.run(lambda now: engine.jobs.put(now, job), size)
+    engine.settle(ticket)             # only then may anybody be told
+
+`run` does one operation: it happens as a whole, or raises and changes nothing. `settle` waits until it is as
+safe as the journal's durability says. The two are apart so that a server can run many operations in its one
+thread, and answer each when it is safe, without waiting.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from headrace.journal.errors import JournalTaken
+from headrace.journal.events import SCHEMA, Event
+from headrace.journal.job_operations import JobOperations
+from headrace.journal.ledger import Ledger
+from headrace.journal.listeners import Listeners
+from headrace.journal.replay import drain_tail, replay
+from headrace.journal.rows import JobRow, ValueRow
+from headrace.journal.settings import JournalSettings
+from headrace.journal.state import State
+from headrace.journal.sweep import Sweep
+from headrace.journal.value_operations import ValueOperations
+from headrace.kernel.clock import Clock, SystemClock
+from headrace.kernel.durations import microseconds
+from headrace.kernel.errors import Closed, Damaged, WriterTaken
+from headrace.log.disk import Disk
+from headrace.log.log import Log
+from headrace.log.settings import Finalize, Settings
+from headrace.log.tail import Tail
+
+T = TypeVar("T")
+LOG_DIRECTORY = "log"
+_NEVER = -1
+
+
+class _Emit:
+    """Folds an event into the state and queues it for the log."""
+
+    def __init__(self, state: State, ledger: Ledger) -> None:
+        self._apply = state.apply
+        self._ledger = ledger
+        self.count = 0
+
+    @property
+    def upcoming(self) -> int:
+        return self._ledger.upcoming
+
+    def __call__(self, event: Event, volatile: bool = False) -> None:
+        self._apply(event, _NEVER if volatile else self._ledger.upcoming)
+        if not volatile:
+            self._ledger.add(event)
+
+
+class Engine:
+    def __init__(
+        self, path: Path, log: Log, ledger: Ledger, sweep: Sweep, state: State, clock: Clock
+    ) -> None:
+        """Use `Engine.open`."""
+        self.path = path
+        self.settings = settings_of(log)
+        self.state = state
+        self.clock = clock
+        self.changed = threading.Condition(ledger.lock)
+        """Notified when jobs are put: whoever waits for one looks again."""
+        self.waiting = 0
+        self.listeners = Listeners()
+        self._log = log
+        self._ledger = ledger
+        self._sweep = sweep
+        self.closed = False
+        emit = _Emit(state, ledger)
+        self.jobs = JobOperations(state.jobs, self.settings, emit, self.read)
+        self.values = ValueOperations(
+            state.values, state.residents, self.settings, emit, self.read, self.listeners.changed
+        )
+        self._emit = emit
+        ledger.idle = self._care
+        ledger.start()
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        settings: JournalSettings | None = None,
+        *,
+        clock: Clock | None = None,
+        disk: Disk | None = None,
+    ) -> Engine:
+        """Open the journal in the directory `path`, or make it. `settings` replace the stored ones."""
+        disk, clock = disk or Disk(), clock or SystemClock()
+        extra = None
+        if settings is not None or disk.kind(path / LOG_DIRECTORY / "meta.json") == "nothing":
+            settings = (settings or JournalSettings()).checked()
+            extra = {"journal": msgspec.to_builtins(settings)}
+        disk.make_directory(path)
+        try:
+            log = Log.open(
+                path / LOG_DIRECTORY,
+                SCHEMA if extra is not None else None,
+                _log_settings(settings) if settings is not None else None,
+                extra=extra,
+                disk=disk,
+                clock=clock,
+            )
+        except WriterTaken as error:
+            raise JournalTaken(
+                f"the journal {path.name!r} is in use by another process: "
+                "close it there, or share it through `headrace journal serve`"
+            ) from error
+        try:
+            if extra is not None and log.meta.extra != extra:
+                log.evolve(log.schema, extra)
+            drain_tail(disk, path, log)
+            state = State(settings_of(log), clock.now_us())
+            ledger = Ledger(log, Tail.open(disk, path, log.meta.salt), settings_of(log))
+            sweep = Sweep(log, ledger, settings_of(log), clock)
+            replay(log, sweep.swept, state)
+            return cls(path, log, ledger, sweep, state, clock)
+        except BaseException:
+            log.close()
+            raise
+
+    def run(self, operation: Callable[[int], T], size: int = 0) -> tuple[T, int]:
+        """Do one operation on up to `size` bytes of keys and values: its result, and what to settle.
+
+        The ticket is 0 if there is nothing to wait for.
+        """
+        ledger = self._ledger
+        with ledger.lock:
+            if self.closed:
+                raise Closed(f"the journal {self.path} is closed")
+            ledger.admit(size)
+            before = ledger.upcoming
+            result = operation(self.clock.now_us())
+            if ledger.upcoming == before:
+                return result, 0
+            if not ledger.syncs:
+                ledger.write()
+            return result, ledger.upcoming
+
+    def settle(self, ticket: int) -> None:
+        """Return when that operation is safe; then those who listen are told of what changed."""
+        if ticket and self._ledger.syncs:
+            self._ledger.settle(ticket)
+        if self.listeners.any:
+            self.listeners.tell()
+
+    def do(self, operation: Callable[[int], T], size: int = 0) -> T:
+        """Both: run, and settle."""
+        result, ticket = self.run(operation, size)
+        self.settle(ticket)
+        return result
+
+    def wake_waiting(self) -> None:
+        """Jobs may be due now: whoever waits for one looks again."""
+        if self.waiting:
+            with self.changed:
+                self.changed.notify_all()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until there may be a job, at most so long."""
+        with self.changed:
+            if self.closed:
+                raise Closed(f"the journal {self.path} is closed")
+            self.waiting += 1
+            try:
+                self.changed.wait(seconds)
+            finally:
+                self.waiting -= 1
+
+    def read(self, row: JobRow | ValueRow) -> bytes:
+        """The value of a row, read back from the log if it is not in memory."""
+        if row.value is None:
+            for batch in self._log.read(row.place, row.place + 1, columns=["value"]):
+                value = batch.records.column("value")[0].as_py() or b""
+                self.state.residents.brought_back(row, value)
+        if row.value is None:
+            raise Damaged(f"{self.path}: the value at {row.place} of its log is gone")
+        return row.value
+
+    def close(self) -> None:
+        with self._ledger.lock:
+            if self.closed:
+                return
+            self.closed = True
+            self.changed.notify_all()
+        self.listeners.close()
+        try:
+            self._ledger.close()
+        finally:
+            self._sweep.close()
+            self._log.close()
+
+    @property
+    def log(self) -> Log:
+        return self._log
+
+    @property
+    def swept(self) -> int:
+        return self._sweep.swept
+
+    def _care(self) -> None:
+        """What the background does once a second: expiry, eviction, the sweep."""
+        with self._ledger.lock:
+            now = self.clock.now_us()
+            self.values.tick(now)
+            self.state.values.forget_deleted(now - microseconds(self.settings.keep_deleted))
+            self.state.residents.evict(self._ledger.poured)
+        with suppress(Closed):
+            self._sweep.run(self.state, self._emit, self.read)
+
+
+def settings_of(log: Log) -> JournalSettings:
+    try:
+        return msgspec.convert(log.meta.extra["journal"], JournalSettings)
+    except (KeyError, msgspec.ValidationError) as error:
+        raise Damaged(f"{log.path} is not the log of a journal, or a newer one ({error})") from error
+
+
+def _log_settings(settings: JournalSettings) -> Settings:
+    return Settings(
+        durability="os" if settings.durability == "os" else "fsync",
+        finalize=Finalize(bytes=16 << 20, age_s=3600.0),
+        containers=settings.containers,
+    )

@@ -1,0 +1,209 @@
+"""The jobs of a journal: tables that events fold into. Nothing here decides, everything here is replayable.
+
+A resource has at most one pending job, one leased job beside it, and one dead one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from headrace.journal.events import Event, Kind
+from headrace.journal.residents import Residents
+from headrace.journal.rows import JobRow, Where
+from headrace.journal.schedule import Schedule
+
+
+class JobTable:
+    def __init__(self, residents: Residents) -> None:
+        self.pending: dict[bytes, JobRow] = {}
+        self.leased: dict[int, JobRow] = {}
+        self.worked_on: dict[bytes, JobRow] = {}
+        """The leased ones again, by resource."""
+        self.dead: dict[bytes, JobRow] = {}
+        self.schedule = Schedule()
+        self.depth: Counter[int] = Counter()
+        """Pending jobs of each priority."""
+        self.finished: Counter[str] = Counter()
+        """How many were done, dropped and have died since the journal was opened."""
+        self.opened_at = 0
+        """Whatever was due then is ready at once, however old the event that says so."""
+        self._residents = residents
+        self.apply: dict[int, Callable[[Event, int], None]] = {
+            Kind.PUT: self._put,
+            Kind.TAKE: self._take,
+            Kind.EXTEND: self._extend,
+            Kind.RETRY: self._retry,
+            Kind.LAPSE: self._retry,
+            Kind.DONE: self._gone,
+            Kind.DROP: self._gone,
+            Kind.DEAD: self._dead,
+            Kind.REVIVE: self._revive,
+            Kind.HELD: self._held,
+            Kind.GRAVE: self._grave,
+        }
+
+    def __len__(self) -> int:
+        return len(self.pending) + len(self.leased) + len(self.dead)
+
+    def rows(self) -> Iterator[JobRow]:
+        yield from self.pending.values()
+        yield from self.leased.values()
+        yield from self.dead.values()
+
+    def find(self, resource: bytes, id: int) -> JobRow | None:  # noqa: A002
+        """The job of that resource with that id, whatever has become of it."""
+        for table in (self.pending, self.worked_on, self.dead):
+            row = table.get(resource)
+            if row is not None and row.id == id:
+                return row
+        return None
+
+    # --- what each event does
+
+    def _put(self, event: Event, place: int) -> None:
+        assert event.id is not None
+        assert event.key is not None
+        row = self.pending.get(event.key)
+        if row is not None and row.id == event.id:
+            self.depth[row.priority] -= 1
+        else:
+            if row is not None:
+                self._remove(row, event.at)
+            row = self.pending[event.key] = JobRow(event.id, event.key)
+        self._fill(row, event, place)
+        self._to_pending(row, event.at)
+
+    def _held(self, event: Event, place: int) -> None:
+        row = self._restated(event, place)
+        self._lease(row, event.until or 0)
+
+    def _grave(self, event: Event, place: int) -> None:
+        row = self._restated(event, place)
+        row.where, row.lease = Where.DEAD, event.until or 0
+        self.dead[row.resource] = row
+
+    def _take(self, event: Event, place: int) -> None:
+        row = self._known(event, self.pending) or self.leased.get(event.id or 0)
+        if row is None:
+            return
+        if row.where != Where.LEASED:
+            self._leave_pending(row)
+        row.attempts = event.attempts or 0
+        self._lease(row, event.until or 0)
+
+    def _extend(self, event: Event, place: int) -> None:
+        row = self.leased.get(event.id or 0)
+        if row is not None:
+            row.lease = event.until or 0
+            self.schedule.add_lease(row)
+
+    def _retry(self, event: Event, place: int) -> None:
+        row = self.leased.get(event.id or 0)
+        if row is None:
+            return
+        self._leave_leased(row, event.at)
+        row.due = event.due or 0
+        if event.priority is not None:
+            row.priority = event.priority
+        self._to_pending(row, event.at)
+
+    def _revive(self, event: Event, place: int) -> None:
+        row = self._known(event, self.dead)
+        if row is None:
+            return
+        del self.dead[row.resource]
+        row.due, row.attempts = event.due or 0, 0
+        self._to_pending(row, event.at)
+
+    def _gone(self, event: Event, place: int) -> None:
+        row = self._row_of(event)
+        if row is not None:
+            self.finished["done" if event.kind == Kind.DONE else "dropped"] += 1
+            self._remove(row, event.at)
+
+    def _dead(self, event: Event, place: int) -> None:
+        row = self.leased.get(event.id or 0)
+        if row is None:
+            return
+        self._leave_leased(row, event.at)
+        self.finished["died"] += 1
+        earlier = self.dead.get(row.resource)
+        if earlier is not None:
+            self._remove(earlier, event.at)
+        row.where, row.lease = Where.DEAD, event.at
+        self.dead[row.resource] = row
+
+    # --- inside
+
+    def _fill(self, row: JobRow, event: Event, place: int) -> None:
+        row.domain = sys.intern(event.domain or "")
+        row.priority = event.priority or 0
+        row.due = event.due or 0
+        row.expires = event.expires
+        row.stamp = event.stamp or 0
+        row.attempts = event.attempts or 0
+        row.type = event.type or 0
+        row.place = place
+        self._residents.changed(row, event.value or b"")
+
+    def _restated(self, event: Event, place: int) -> JobRow:
+        assert event.id is not None
+        assert event.key is not None
+        row = self.leased.get(event.id) or self.find(event.key, event.id)
+        if row is None:
+            row = JobRow(event.id, event.key)
+        self._fill(row, event, place)
+        return row
+
+    def _known(self, event: Event, table: dict[bytes, JobRow]) -> JobRow | None:
+        row = table.get(event.key or b"")
+        return row if row is not None and row.id == event.id else None
+
+    def _row_of(self, event: Event) -> JobRow | None:
+        return (
+            self.leased.get(event.id or 0)
+            or self._known(event, self.pending)
+            or self._known(event, self.dead)
+        )
+
+    def _to_pending(self, row: JobRow, at: int) -> None:
+        row.lease = 0
+        self.pending[row.resource] = row
+        self.depth[row.priority] += 1
+        if row.resource in self.worked_on:
+            row.where = Where.BESIDE
+        else:
+            row.where = Where.PENDING
+            self.schedule.add(row, max(at, self.opened_at))
+
+    def _lease(self, row: JobRow, until: int) -> None:
+        row.where, row.lease = Where.LEASED, until
+        self.leased[row.id] = self.worked_on[row.resource] = row
+        self.schedule.add_lease(row)
+        second = self.pending.get(row.resource)
+        if second is not None:
+            second.where = Where.BESIDE
+
+    def _leave_pending(self, row: JobRow) -> None:
+        del self.pending[row.resource]
+        self.depth[row.priority] -= 1
+
+    def _leave_leased(self, row: JobRow, at: int) -> None:
+        del self.leased[row.id]
+        del self.worked_on[row.resource]
+        second = self.pending.get(row.resource)
+        if second is not None:
+            second.where = Where.PENDING
+            self.schedule.add(second, max(at, self.opened_at))
+
+    def _remove(self, row: JobRow, at: int) -> None:
+        if row.where == Where.LEASED:
+            self._leave_leased(row, at)
+        elif row.where == Where.DEAD:
+            del self.dead[row.resource]
+        else:
+            self._leave_pending(row)
+        row.where = Where.GONE
+        self._residents.forget(row)

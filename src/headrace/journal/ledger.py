@@ -1,0 +1,194 @@
+"""The ledger: events on their way to the disk.
+
+    operation --> pending --(one write for all)--> tail --(poured, by thousands)--> log
+
+An operation queues its events, under the engine's lock, and then waits for `settle`. With durability "fsync"
+the first thread to wait writes what all have queued and syncs it once. Otherwise writing is enough. A thread
+in the background pours the tail into the log when it has grown, or is a second old, and syncs at intervals.
+
+Room in the tail is reserved before an operation changes anything, so a full disk refuses it and leaves all
+as it was. Any other failure of the disk breaks the journal: what was acknowledged is on the disk, and
+opening it again finds it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.journal.events import Event, to_batch
+from headrace.journal.settings import JournalSettings
+from headrace.kernel.errors import Broken, DiskFull, HeadraceError, LogFull, Retryable
+from headrace.log.commit import GroupCommit
+from headrace.log.log import Log
+from headrace.log.tail import TAIL_BYTES, Tail
+
+_POUR_AFTER_S = 1.0
+_BEHIND_BYTES = 16 * TAIL_BYTES
+_EVENT_BYTES = 160
+"""More than an event takes beside its key and value."""
+_BATCH_EVENTS = 65_536
+_BATCH_BYTES = 64 << 20
+
+
+class Ledger:
+    def __init__(self, log: Log, tail: Tail, settings: JournalSettings) -> None:
+        self.upcoming = log.next_index
+        """The index that the next event will have."""
+        self.poured = log.next_index
+        """Every event below it is in the log."""
+        self.idle: Callable[[], None] = lambda: None
+        """Called by the background thread after each pour."""
+        self._log = log
+        self._tail = tail
+        self._settings = settings
+        self.lock = threading.Lock()
+        """The engine's: around the state, and what is pending."""
+        self.syncs = settings.durability == "fsync"
+        """Whether an operation waits for the disk; else it is written, and that is all."""
+        self._pending: list[Event] = []
+        self._pending_bytes = 0
+        self._unpoured: list[Event] = []
+        """What the current file of the tail holds."""
+        self._turned: list[Event] = []
+        """What the other one holds and the log does not have yet."""
+        self._unsynced = False
+        self._durable = log.next_index
+        self._failure: HeadraceError | None = None
+        self._encoder = msgspec.msgpack.Encoder()
+        self._commit = GroupCommit(self._write_and_sync)
+        self._pouring = threading.Lock()
+        self._closing = False
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="headrace-journal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # --- under the engine's lock
+
+    def admit(self, size: int) -> None:
+        """Be sure that `size` bytes of keys and values can be taken, or raise and change nothing."""
+        if self._failure is not None:
+            self._raise_failure()
+        wanted = self._pending_bytes + size + _EVENT_BYTES
+        if self._tail.bytes + wanted > _BEHIND_BYTES and self._unpoured:
+            raise DiskFull(f"{self._log.path} cannot keep up, its disk may be full: try again later")
+        self._tail.reserve(wanted)
+
+    def add(self, event: Event) -> None:
+        self._pending.append(event)
+        self._pending_bytes += len(event.key or b"") + len(event.value or b"") + _EVENT_BYTES
+        self.upcoming += 1
+
+    def write(self) -> int:
+        """Write what is pending to the tail; the index up to which everything is written."""
+        if self._pending:
+            events, self._pending, self._pending_bytes = self._pending, [], 0
+            payload = self._encoder.encode(events)
+            try:
+                self._tail.reserve(len(payload))
+                self._tail.write(payload, self.upcoming - len(events), len(events), self._durable)
+            except HeadraceError as error:  # memory knows more than the disk from here on
+                self._failure = Broken(f"{self._log.path} could not be written ({error}): open it again")
+                raise self._failure from error
+            self._unpoured += events
+            self._unsynced = True
+            if self._tail.bytes > TAIL_BYTES // 2:
+                self._wake.set()
+        return self.upcoming
+
+    # --- without it
+
+    def settle(self, ticket: int) -> None:
+        """Return when every event below `ticket` is on the disk."""
+        self._commit.sync(ticket)
+
+    def pour(self) -> None:
+        """Everything that is in the tail goes into the log, and the tail is empty."""
+        with self._pouring:
+            self._append_turned()
+            with self.lock:
+                self.write()
+                if not self._unpoured:
+                    return
+                if self._settings.durability != "os":
+                    self._tail.sync()
+                self._turned, self._unpoured = self._unpoured, []
+                self._tail.turn()
+            self._append_turned()
+
+    def close(self) -> None:
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        try:
+            if self._failure is None:
+                self.pour()
+        finally:
+            self._tail.close()
+
+    # --- inside
+
+    def _append_turned(self) -> None:
+        """What is in the file that had its turn goes into the log; until then the file may not be used."""
+        while self._turned:
+            count, size = 0, 0
+            while count < min(len(self._turned), _BATCH_EVENTS) and size < _BATCH_BYTES:
+                size += len(self._turned[count].value or b"")
+                count += 1
+            self._log.append(to_batch(self._turned[:count]))
+            del self._turned[:count]
+        self._log.sync(force=self._settings.durability != "os")
+        self.poured = self._log.next_index
+
+    def _write_and_sync(self) -> int:
+        with self.lock:
+            if self._failure is not None:
+                self._raise_failure()
+            ticket = self.write()
+        try:
+            self._tail.sync()
+        except Broken as error:
+            self._failure = error
+            raise
+        self._durable = max(self._durable, ticket)
+        return ticket
+
+    def _raise_failure(self) -> None:
+        assert self._failure is not None
+        if isinstance(self._failure, Retryable):
+            failure, self._failure = self._failure, None
+            raise failure
+        raise self._failure
+
+    def _run(self) -> None:
+        interval = self._settings.durability == "interval"
+        pause = min(_POUR_AFTER_S, self._settings.sync_interval_ms / 1000) if interval else _POUR_AFTER_S
+        ticks = 0
+        while not self._closing:
+            woken = self._wake.wait(pause)
+            self._wake.clear()
+            ticks += 1
+            try:
+                if interval and self._unsynced:
+                    self._sync_interval()
+                if woken or ticks * pause >= _POUR_AFTER_S:
+                    ticks = 0
+                    self.pour()
+                    self.idle()
+            except (DiskFull, LogFull):
+                continue  # tried again; until then the tail takes what it can hold
+            except HeadraceError as error:
+                self._failure = error
+                return
+
+    def _sync_interval(self) -> None:
+        with self.lock:
+            self._unsynced = False
+            reached = self.write()
+        self._tail.sync()
+        self._durable = max(self._durable, reached)

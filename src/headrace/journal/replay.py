@@ -1,0 +1,65 @@
+"""Replay: from a log and its tail to a state.
+
+Opening costs what is alive, not what has happened: replay begins where the sweep has got to, and passes over
+jobs that are gone, which a first look at two columns tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.journal.events import Event, Kind, from_batch, to_batch
+from headrace.journal.state import State
+from headrace.kernel.errors import Damaged
+from headrace.log.disk import Disk
+from headrace.log.log import Log
+from headrace.log.tail import read_tail
+
+_ENDS = pa.array([Kind.DONE, Kind.DROP], pa.int8())
+_EVENTS = msgspec.msgpack.Decoder(list[Event])
+
+
+def drain_tail(disk: Disk, directory: Path, log: Log) -> int:
+    """Append to the log what only the tail has; how many events that was."""
+    count = 0
+    for record in read_tail(disk, directory, log.meta.salt, log.next_index):
+        try:
+            events = _EVENTS.decode(record.payload)
+        except msgspec.MsgspecError as error:
+            raise Damaged(f"{directory}: its tail has a record that cannot be read ({error})") from error
+        events = events[log.next_index - record.index :]
+        log.append(to_batch(events))
+        count += len(events)
+    if count:
+        log.sync(force=True)
+    return count
+
+
+def replay(log: Log, start: int, state: State) -> None:
+    """Fold the events from `start` on into `state`."""
+    gone = _gone_ids(log, start)
+    for batch in log.read(start):
+        records = batch.records
+        places: Sequence[int] = range(batch.base_index, batch.next_index)
+        if gone is not None:
+            kept = pc.invert(pc.is_in(records.column("id"), value_set=gone))
+            places = pa.array(places, pa.int64()).filter(kept).to_pylist()
+            records = records.filter(kept)
+        for place, event in zip(places, from_batch(records), strict=True):
+            state.apply(event, place)
+        state.residents.evict(batch.next_index)
+
+
+def _gone_ids(log: Log, start: int) -> pa.Array | None:
+    """Jobs that were done or dropped: nothing that is said about them matters any more."""
+    found = []
+    for batch in log.read(start, columns=["kind", "id"]):
+        ended = pc.is_in(batch.records.column("kind"), value_set=_ENDS)
+        found.append(batch.records.column("id").filter(ended))
+    ids = pa.concat_arrays(found) if found else None
+    return ids if ids is not None and len(ids) else None

@@ -1,0 +1,79 @@
+"""Residents: which values are in memory, and which only on the disk.
+
+Values that are worth it (larger than a place in the log) stand in a queue by their last access. When their
+bytes pass the limit, those at its front leave memory, if the log has them; reading one brings it back. Small
+ones stay: to let go of them would save nothing.
+"""
+
+from __future__ import annotations
+
+from headrace.journal.rows import JobRow, ValueRow
+
+_WORTH_BYTES = 128
+Row = JobRow | ValueRow
+
+
+class Residents:
+    def __init__(self, limit_bytes: int) -> None:
+        self.bytes = 0
+        """Of all values in memory."""
+        self.volatile_bytes = 0
+        """Of those that are in memory only, ever."""
+        self.live_bytes = 0
+        """Of all values, wherever they are."""
+        self.evicted = 0
+        self._limit = limit_bytes
+        self._queue: dict[Row, None] = {}
+        self._sizes: dict[Row, int] = {}
+        """Of the large ones, in memory or not."""
+
+    def changed(self, row: Row, value: bytes) -> None:
+        """The row has this value now."""
+        self.forget(row)
+        row.value = value
+        size = len(value)
+        self.bytes += size
+        self.live_bytes += size
+        if row.volatile:
+            self.volatile_bytes += size
+        elif size > _WORTH_BYTES:
+            self._queue[row] = None
+            self._sizes[row] = size
+
+    def forget(self, row: Row) -> None:
+        """The row is gone, or about to change."""
+        size = row.size
+        self.bytes -= size
+        self.live_bytes -= self._sizes.pop(row, size)
+        if row.volatile:
+            self.volatile_bytes -= size
+        self._queue.pop(row, None)
+        row.value = None
+
+    def touched(self, row: Row) -> None:
+        """Somebody read it: it is the last to go."""
+        if row in self._queue:
+            del self._queue[row]
+            self._queue[row] = None
+
+    def brought_back(self, row: Row, value: bytes) -> None:
+        row.value = value
+        self.bytes += len(value)
+        self._queue[row] = None
+
+    def evict(self, before: int) -> None:
+        """Let go of values until the limit holds; only of what the log has below index `before`."""
+        if self.bytes <= self._limit:
+            return
+        surplus, going = self.bytes - self._limit * 0.9, []
+        for row in self._queue:
+            if surplus <= 0:
+                break
+            if row.place < before:
+                going.append(row)
+                surplus -= row.size
+        for row in going:
+            del self._queue[row]
+            self.bytes -= row.size
+            row.value = None
+        self.evicted += len(going)

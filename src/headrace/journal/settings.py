@@ -1,0 +1,63 @@
+"""Settings of a journal, stored with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.journal.errors import BadRequest
+from headrace.kernel.backoff import Backoff
+from headrace.kernel.durations import microseconds
+from headrace.log.settings import Containers, Durability
+
+DAY_US = 24 * 3600 * 1_000_000
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    durability: Durability = "fsync"
+    """When an operation returns: "fsync" (on the disk; the default), "interval" (written; a background thread
+    syncs every `sync_interval_ms`), "os" (written; the kernel decides)."""
+    sync_interval_ms: int = 50
+    lease: str | float = "24h"
+    """How long a job is leased when `next` does not say."""
+    max_attempts: int | None = None
+    """A job that was taken so often and not done is put aside as dead; None: it comes back for ever."""
+    retry: Backoff = field(default_factory=Backoff)
+    fair: bool = False
+    """Whether `next` without a domain serves domains in turn, instead of by priority over all."""
+    keep_highest_priority: bool = False
+    """Whether putting a pending job again can only raise its priority, instead of setting it."""
+    history: str | float | None = None
+    """How long events stay in the log after they have become history, for analysis; None: not at all.
+    "forever" keeps all."""
+    memory_bytes: int = 256 * MIB
+    """Values beyond this leave memory, those not used for longest first, and are read back from disk."""
+    volatile_bytes: int = 64 * MIB
+    """Values that are in memory only are refused beyond this."""
+    value_bytes: int = 64 * MIB
+    """The largest value."""
+    keep_deleted: str | float = "24h"
+    """How long a deleted key remembers when, to refuse writes that are older."""
+    containers: Containers | None = None
+    """Preallocated files that the log uses again and again; with a limit, a journal that is full says so."""
+
+    def checked(self) -> JournalSettings:
+        """These settings, or BadRequest with the first thing that is wrong."""
+        if self.durability not in ("fsync", "interval", "os"):
+            raise BadRequest(f"durability is 'fsync', 'interval' or 'os', not {self.durability!r}")
+        if self.max_attempts is not None and self.max_attempts < 1:
+            raise BadRequest(f"max_attempts counts from 1, not {self.max_attempts}")
+        for name in ("sync_interval_ms", "memory_bytes", "volatile_bytes", "value_bytes"):
+            if not getattr(self, name) > 0:
+                raise BadRequest(f"{name} must be a positive number, not {getattr(self, name)!r}")
+        if microseconds(self.lease) <= 0:
+            raise BadRequest(f"a lease must last some time, not {self.lease!r}")
+        microseconds(self.keep_deleted)
+        if self.history not in (None, "forever"):
+            microseconds(self.history)
+        return self
+
+    @property
+    def lease_us(self) -> int:
+        return microseconds(self.lease)

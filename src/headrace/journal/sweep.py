@@ -1,0 +1,159 @@
+"""The sweep: what moves the tail of the ring.
+
+The log's oldest events are read again. Of each complete event that still counts (its job or value says: my
+place is here) the same is said anew at the log's end; all others are history. Then everything before can go.
+A little is swept whenever the log is more than twice what is alive, so the log stays in proportion, opening
+stays quick, and nobody waits for a snapshot of everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from headrace.journal.events import Event, Kind
+from headrace.journal.ledger import Ledger
+from headrace.journal.rows import JobRow, ValueRow, Where
+from headrace.journal.settings import JournalSettings
+from headrace.journal.state import State
+from headrace.kernel.clock import Clock
+from headrace.kernel.durations import microseconds
+from headrace.log.disk import Disk
+from headrace.log.log import Log
+from headrace.log.positions import PositionFile
+
+_POSITION = "state"
+_SLACK_EVENTS = 20_000
+_SLACK_BYTES = 64 << 20
+_STEP_EVENTS = 20_000
+_LOOKED_AT = ["kind", "id", "key"]
+_COMPLETE = frozenset((Kind.PUT, Kind.HELD, Kind.GRAVE, Kind.SET, Kind.DELETE))
+
+
+class Sweep:
+    """`read` gives a row's value, wherever it is. `emit` folds and queues an event."""
+
+    def __init__(
+        self,
+        log: Log,
+        ledger: Ledger,
+        settings: JournalSettings,
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._ledger = ledger
+        self._settings = settings
+        self._clock = clock
+        self._position = PositionFile.open(Disk(), log.path, _POSITION)
+        self.swept = max(self._position.index, log.first_index)
+        """Replay begins here: no event before it counts."""
+        self._looked_at = -1
+
+    def run(
+        self, state: State, emit: Callable[[Event], None], read: Callable[[JobRow | ValueRow], bytes]
+    ) -> None:
+        """Sweep until the log is in proportion again."""
+        while self._wanted(state):
+            stop = min(self.swept + _STEP_EVENTS, self._ledger.poured)
+            for batch in self._log.read(self.swept, stop, columns=_LOOKED_AT):
+                columns = [batch.records.column(name).to_pylist() for name in _LOOKED_AT]
+                for index, (kind, id_, key) in enumerate(zip(*columns, strict=True), batch.base_index):
+                    if kind in _COMPLETE:
+                        with self._ledger.lock:
+                            for event in list(restated(state, Kind(kind), id_, key, index, read)):
+                                self._ledger.admit(len(event.key or b"") + len(event.value or b""))
+                                emit(event)
+            self._ledger.pour()
+            self._advance(stop)
+
+    def close(self) -> None:
+        self._position.close()
+
+    def _wanted(self, state: State) -> bool:
+        poured = self._ledger.poured
+        events = poured - self.swept
+        if events > 2 * state.live + _SLACK_EVENTS:
+            return True
+        if poured - self._looked_at < 1000 or events <= state.live:
+            return False
+        self._looked_at = poured
+        return self._log.info().bytes > 2 * state.residents.live_bytes + _SLACK_BYTES + 400 * events
+
+    def _advance(self, swept: int) -> None:
+        self._position.save(swept)
+        self.swept = swept
+        history = self._settings.history
+        if history is None:
+            self._log.trim(swept)
+        elif history != "forever":
+            cutoff, before = self._clock.now_us() - microseconds(history), 0
+            for batch in self._log.read(0, swept, columns=["kind"]):
+                if batch.time_us > cutoff:
+                    break
+                before = batch.next_index
+            if before > self._log.first_index:
+                self._log.trim(before)
+
+
+def restated(
+    state: State,
+    kind: Kind,
+    id_: int | None,
+    key: bytes | None,
+    index: int,
+    read: Callable[[JobRow | ValueRow], bytes],
+) -> Iterator[Event]:
+    """What has to be said again of the complete event at `index`, if it still counts."""
+    assert key is not None
+    if kind == Kind.DELETE:
+        deleted = state.values.deleted.get(key)
+        if deleted is not None and deleted.place == index:
+            yield Event(Kind.DELETE, deleted.at, key=key, stamp=deleted.stamp)
+    elif kind == Kind.SET:
+        value = state.values.by_key.get(key)
+        if value is not None and value.place == index:
+            yield from value_events(value, key, read(value))
+    else:
+        job = state.jobs.find(key, id_ or 0)
+        if job is not None and job.place == index:
+            yield job_event(job, read(job))
+
+
+def job_event(row: JobRow, value: bytes) -> Event:
+    """All there is to say of a job."""
+    kind = {Where.LEASED: Kind.HELD, Where.DEAD: Kind.GRAVE}.get(Where(row.where), Kind.PUT)
+    return Event(
+        kind,
+        row.stamp,
+        row.id,
+        row.resource,
+        None,
+        row.domain,
+        row.priority,
+        row.due,
+        row.lease or None,
+        row.expires,
+        row.stamp,
+        row.attempts,
+        row.type,
+        value,
+    )
+
+
+def value_events(row: ValueRow, key: bytes, value: bytes) -> Iterator[Event]:
+    """All there is to say of a value, beginning with that key."""
+    yield Event(
+        Kind.SET,
+        row.modified,
+        key=key,
+        expires=row.expires,
+        stamp=row.stamp,
+        type=row.type,
+        value=value,
+        ttl=row.ttl,
+        created=row.created,
+    )
+    for other in row.keys:
+        if other != key:
+            yield Event(Kind.LINK, row.modified, key=key, other=other)
+    if row.lease:
+        yield Event(Kind.WORK, row.modified, key=key, until=row.lease)

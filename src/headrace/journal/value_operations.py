@@ -1,0 +1,229 @@
+"""What can be done with values: each operation looks at the tables, refuses or emits events, and answers.
+
+Nothing here waits or touches the disk, except to read back a value that is not in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headrace.journal.errors import BadRequest, KeyTaken, Locked, MemoryFull, NoSuchKey
+from headrace.journal.events import Event, Kind
+from headrace.journal.job_operations import Emit
+from headrace.journal.residents import Residents
+from headrace.journal.rows import ValueRow
+from headrace.journal.settings import JournalSettings
+from headrace.journal.value import added, flipped
+from headrace.journal.values import ValueTable
+
+Change = Callable[[bytes, int], None]
+
+
+class NewValue(NamedTuple):
+    key: bytes
+    type: int
+    value: bytes
+    stamp: int
+    expires: int | None = None
+    ttl: int | None = None
+    persist: bool = True
+    overwrite: bool = True
+
+
+class ValueOperations:
+    """`changed` is told of each key that changes, with its new type."""
+
+    def __init__(
+        self,
+        table: ValueTable,
+        residents: Residents,
+        settings: JournalSettings,
+        emit: Emit,
+        read: Callable[[ValueRow], bytes],
+        changed: Change,
+    ) -> None:
+        self._table = table
+        self._residents = residents
+        self._settings = settings
+        self._emit = emit
+        self._read = read
+        self._changed = changed
+
+    def tick(self, now: int) -> None:
+        """Values whose time is over."""
+        for row in self._table.expire(now):
+            for key in row.keys:
+                self._changed(key, 0)
+
+    def find(self, now: int, key: bytes) -> ValueRow | None:
+        self.tick(now)
+        row: ValueRow | None = self._table.by_key.get(key)
+        return row
+
+    def existing(self, now: int, key: bytes) -> ValueRow:
+        row = self.find(now, key)
+        if row is None:
+            raise NoSuchKey(f"there is no value under {_said(key)}")
+        return row
+
+    def set(self, now: int, new: NewValue, owner: object = None) -> bool:
+        """Whether it was set: False if a later write, or deletion, of that key is known already."""
+        row = self.find(now, new.key)
+        if row is not None and not new.overwrite:
+            raise KeyTaken(f"there is a value under {_said(new.key)} already")
+        self._check_lock(now, row, new.key, owner)
+        known = self._table.deleted.get(new.key)
+        if (row is not None and new.stamp < row.stamp) or (known is not None and new.stamp < known.stamp):
+            return False
+        if not new.persist:
+            self._check_volatile(row, len(new.value))
+            if row is not None and not row.volatile:
+                self._emit(Event(Kind.ERASE, now, key=new.key))  # the log must not bring the old one back
+        self._write(now, row, new)
+        return True
+
+    def get(self, now: int, key: bytes) -> tuple[ValueRow, bytes] | None:
+        row = self.find(now, key)
+        if row is None:
+            return None
+        row.accessed = now
+        self._residents.touched(row)
+        return row, self._read(row)
+
+    def work_on(self, now: int, key: bytes, until: int) -> None:
+        """Mark the value as worked on until then."""
+        row = self.existing(now, key)
+        self._emit(Event(Kind.WORK, now, key=key, until=until), row.volatile)
+
+    def touch(self, now: int, key: bytes, expires: int | None = None) -> None:
+        """Move its expiry: to that time, or by its own time to live from now on; never back."""
+        row = self.existing(now, key)
+        wanted = expires if expires is not None else None if row.ttl is None else now + row.ttl
+        if wanted is not None and (expires is not None or row.expires is None or wanted > row.expires):
+            self._emit(Event(Kind.TOUCH, now, key=key, expires=wanted), row.volatile)
+
+    def delete(self, now: int, key: bytes, stamp: int, *, erase: bool = False, owner: object = None) -> bool:
+        """Delete the value with all its keys. False if it was written later than `stamp` says.
+
+        A key that is not there remembers the deletion all the same; then NoSuchKey.
+        """
+        row = self.find(now, key)
+        self._check_lock(now, row, key, owner)
+        if row is not None and stamp < row.stamp:
+            return False
+        keys = list(row.keys) if row is not None else [key]
+        volatile = row is not None and row.volatile
+        for each in keys:
+            if erase or volatile:
+                self._emit(Event(Kind.ERASE, now, key=each), volatile)
+            else:
+                self._emit(Event(Kind.DELETE, now, key=each, stamp=stamp))
+            self._changed(each, 0)
+        if row is None:
+            raise NoSuchKey(f"there is no value under {_said(key)}")
+        return True
+
+    def add(self, now: int, key: bytes, type: int, delta: bytes, owner: object = None) -> tuple[int, bytes]:  # noqa: A002
+        """Add to a number: its type and new bytes."""
+        row = self._to_change(now, key, owner)
+        return self._rewrite(now, row, key, added(row.type, self._read(row), type, delta))
+
+    def flip(self, now: int, key: bytes, owner: object = None) -> tuple[int, bytes]:
+        row = self._to_change(now, key, owner)
+        return self._rewrite(now, row, key, flipped(row.type, self._read(row)))
+
+    def resize(self, now: int, key: bytes, size: int, owner: object = None) -> tuple[int, bytes]:
+        row = self._to_change(now, key, owner)
+        if not 0 <= size <= self._settings.value_bytes:
+            raise BadRequest(f"a value has 0 to {self._settings.value_bytes} bytes, not {size}")
+        return self._rewrite(now, row, key, self._read(row)[:size].ljust(size, b"\0"))
+
+    def lock(self, now: int, key: bytes, owner: object, until: int) -> None:
+        """Nobody else changes the value until then. Locks are kept in memory only."""
+        row = self._to_change(now, key, owner)
+        row.lock_owner, row.lock_until = owner, until
+
+    def unlock(self, now: int, key: bytes, owner: object) -> None:
+        row = self._to_change(now, key, owner)
+        row.lock_owner, row.lock_until = None, 0
+
+    def rename(self, now: int, key: bytes, other: bytes, owner: object = None) -> None:
+        """The value is under `other` from now on instead of `key`; its further keys stay."""
+        row = self._to_change(now, key, owner)
+        if key == other:
+            return
+        self._free(now, other)
+        value, volatile = self._read(row), row.volatile
+        stays = [each for each in row.keys if each != key]
+        self._write(now, None, _again(row, other, value), created=row.created)
+        for each in stays:
+            self._emit(Event(Kind.LINK, now, key=other, other=each), volatile)
+        self._emit(Event(Kind.ERASE, now, key=key), volatile)
+        self._changed(key, 0)
+
+    def link(self, now: int, key: bytes, other: bytes, owner: object = None) -> None:
+        """One more key for a value."""
+        row = self._to_change(now, key, owner)
+        self._free(now, other)
+        self._emit(Event(Kind.LINK, now, key=key, other=other), row.volatile)
+        self._changed(other, row.type)
+
+    # --- inside
+
+    def _write(self, now: int, row: ValueRow | None, new: NewValue, *, created: int | None = None) -> None:
+        if created is None:
+            created = row.created if row is not None else now
+        event = Event(
+            Kind.SET,
+            now,
+            key=new.key,
+            expires=new.expires,
+            stamp=new.stamp,
+            type=new.type,
+            value=new.value,
+            ttl=new.ttl,
+            created=created,
+        )
+        self._emit(event, not new.persist)
+        for key in row.keys if row is not None else (new.key,):
+            self._changed(key, new.type)
+
+    def _rewrite(self, now: int, row: ValueRow, key: bytes, value: bytes) -> tuple[int, bytes]:
+        if row.volatile:
+            self._check_volatile(row, len(value))
+        self._write(now, row, _again(row, key, value)._replace(stamp=max(now, row.stamp)))
+        return row.type, value
+
+    def _to_change(self, now: int, key: bytes, owner: object) -> ValueRow:
+        row = self.existing(now, key)
+        self._check_lock(now, row, key, owner)
+        return row
+
+    def _free(self, now: int, key: bytes) -> None:
+        if self.find(now, key) is not None:
+            raise KeyTaken(f"there is a value under {_said(key)} already")
+
+    def _check_lock(self, now: int, row: ValueRow | None, key: bytes, owner: object) -> None:
+        if row is not None and is_locked(row, now) and (owner is None or row.lock_owner != owner):
+            raise Locked(f"{_said(key)} is locked by somebody else: try again later")
+
+    def _check_volatile(self, row: ValueRow | None, size: int) -> None:
+        freed = row.size if row is not None and row.volatile else 0
+        if self._residents.volatile_bytes - freed + size > self._settings.volatile_bytes:
+            raise MemoryFull(
+                f"values in memory only have reached {self._settings.volatile_bytes} bytes: "
+                "delete some, persist some, or allow more"
+            )
+
+
+def is_locked(row: ValueRow, now: int) -> bool:
+    return row.lock_owner is not None and row.lock_until > now
+
+
+def _again(row: ValueRow, key: bytes, value: bytes) -> NewValue:
+    return NewValue(key, row.type, value, row.stamp, row.expires, row.ttl, not row.volatile)
+
+
+def _said(key: bytes) -> str:
+    return repr(key.decode(errors="replace"))
