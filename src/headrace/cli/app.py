@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperGroup
 
 from headrace import __version__
-from headrace.cli import log, spark, stream
+from headrace.cli import journal, log, spark, stream
 from headrace.cli.console import Exit, print_error, route_warnings, silence_stdout
 from headrace.kernel.errors import HeadraceError
 from headrace.log.disk import error_for
@@ -118,6 +118,7 @@ app = typer.Typer(
 )
 app.add_typer(log.app, name="log")
 app.add_typer(stream.app, name="stream")
+app.add_typer(journal.app, name="journal")
 app.add_typer(spark.app, name="spark")
 
 

@@ -1,17 +1,17 @@
 """The engine of a journal: its state, its operations, and the one lock around both.
 
-    result, ticket = engine.run(lambda now: engine.jobs.put(now, job), size)
+    results, ticket = engine.run([(lambda now: engine.jobs.put(now, job), size), ...])
     engine.settle(ticket)             # only then may anybody be told
 
-`run` does one operation: it happens as a whole, or raises and changes nothing. `settle` waits until it is as
-safe as the journal's durability says. The two are apart so that a server can run many operations in its one
-thread, and answer each when it is safe, without waiting.
+`run` does operations: each happens as a whole, or is refused. `settle` waits until they are as safe as the
+journal's durability says. The two are apart so that a server can run many operations in its one thread, and
+answer each when it is safe, without waiting. `do` is both, for one operation.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
@@ -31,7 +31,7 @@ from headrace.journal.sweep import Sweep
 from headrace.journal.value_operations import ValueOperations
 from headrace.kernel.clock import Clock, SystemClock
 from headrace.kernel.durations import microseconds
-from headrace.kernel.errors import Closed, Damaged, WriterTaken
+from headrace.kernel.errors import Closed, Damaged, HeadraceError, WriterTaken
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.settings import Finalize, Settings
@@ -67,18 +67,22 @@ class Engine:
         """Use `Engine.open`."""
         self.path = path
         self.settings = settings_of(log)
+        self.lease_us = microseconds(self.settings.lease)
         self.state = state
         self.clock = clock
         self.changed = threading.Condition(ledger.lock)
         """Notified when jobs are put: whoever waits for one looks again."""
         self.waiting = 0
-        self.listeners = Listeners()
+        self.wakes = 0
+        self.woken: Callable[[], None] = lambda: None
+        """Called, in any thread, when jobs may be due; for a server that waits on behalf of others."""
+        self.listeners = Listeners(lambda: ledger.upcoming)
         self._log = log
         self._ledger = ledger
         self._sweep = sweep
         self.closed = False
         emit = _Emit(state, ledger)
-        self.jobs = JobOperations(state.jobs, self.settings, emit, self.read)
+        self.jobs = JobOperations(state.jobs, state.residents, self.settings, emit, self.read)
         self.values = ValueOperations(
             state.values, state.residents, self.settings, emit, self.read, self.listeners.changed
         )
@@ -122,58 +126,76 @@ class Engine:
             drain_tail(disk, path, log)
             state = State(settings_of(log), clock.now_us())
             ledger = Ledger(log, Tail.open(disk, path, log.meta.salt), settings_of(log))
-            sweep = Sweep(log, ledger, settings_of(log), clock)
+            sweep = Sweep(log, ledger, settings_of(log), clock, disk)
             replay(log, sweep.swept, state)
             return cls(path, log, ledger, sweep, state, clock)
         except BaseException:
             log.close()
             raise
 
-    def run(self, operation: Callable[[int], T], size: int = 0) -> tuple[T, int]:
-        """Do one operation on up to `size` bytes of keys and values: its result, and what to settle.
+    def run(
+        self, operations: Sequence[tuple[Callable[[int], T], int]]
+    ) -> tuple[list[T | HeadraceError], int]:
+        """Do operations, each on up to so many bytes of keys and values, as a whole or not at all.
 
-        The ticket is 0 if there is nothing to wait for.
+        Their results or errors, and what to settle before anybody is told: 0 if there is nothing to wait for.
         """
-        ledger = self._ledger
+        ledger, results = self._ledger, list[T | HeadraceError]()
+        if ledger.behind(sum(size for _operation, size in operations)):
+            ledger.pour()
         with ledger.lock:
-            if self.closed:
-                raise Closed(f"the journal {self.path} is closed")
-            ledger.admit(size)
-            before = ledger.upcoming
-            result = operation(self.clock.now_us())
+            self._check_open()
+            before, now = ledger.upcoming, self.clock.now_us()
+            for operation, size in operations:
+                try:
+                    ledger.admit(size)
+                    results.append(operation(now))
+                except HeadraceError as error:
+                    results.append(error)
             if ledger.upcoming == before:
-                return result, 0
+                return results, 0
             if not ledger.syncs:
                 ledger.write()
-            return result, ledger.upcoming
+            return results, ledger.upcoming
 
     def settle(self, ticket: int) -> None:
         """Return when that operation is safe; then those who listen are told of what changed."""
         if ticket and self._ledger.syncs:
             self._ledger.settle(ticket)
         if self.listeners.any:
-            self.listeners.tell()
+            self.listeners.tell(self._ledger.settled)
+
+    def now(self, operation: Callable[[int], T]) -> T:
+        """One operation that nobody need wait for."""
+        (result,), _ticket = self.run(((operation, 0),))
+        if isinstance(result, HeadraceError):
+            raise result
+        return result
 
     def do(self, operation: Callable[[int], T], size: int = 0) -> T:
-        """Both: run, and settle."""
-        result, ticket = self.run(operation, size)
+        """One operation, settled: its result, or its error."""
+        (result,), ticket = self.run(((operation, size),))
         self.settle(ticket)
+        if isinstance(result, HeadraceError):
+            raise result
         return result
 
     def wake_waiting(self) -> None:
         """Jobs may be due now: whoever waits for one looks again."""
+        self.wakes += 1
+        self.woken()
         if self.waiting:
             with self.changed:
                 self.changed.notify_all()
 
-    def wait(self, seconds: float) -> None:
-        """Sleep until there may be a job, at most so long."""
+    def wait(self, seconds: float, seen: int) -> None:
+        """Sleep until there may be a job, at most so long; not at all if `wakes` is not `seen` any more."""
         with self.changed:
-            if self.closed:
-                raise Closed(f"the journal {self.path} is closed")
+            self._check_open()
             self.waiting += 1
             try:
-                self.changed.wait(seconds)
+                if self.wakes == seen:
+                    self.changed.wait(seconds)
             finally:
                 self.waiting -= 1
 
@@ -205,8 +227,17 @@ class Engine:
         return self._log
 
     @property
+    def syncs(self) -> bool:
+        """Whether operations wait for the disk."""
+        return self._ledger.syncs
+
+    @property
     def swept(self) -> int:
         return self._sweep.swept
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise Closed(f"the journal {self.path} is closed")
 
     def _care(self) -> None:
         """What the background does once a second: expiry, eviction, the sweep."""
@@ -215,6 +246,7 @@ class Engine:
             self.values.tick(now)
             self.state.values.forget_deleted(now - microseconds(self.settings.keep_deleted))
             self.state.residents.evict(self._ledger.poured)
+        self.listeners.tell(self._ledger.settled)
         with suppress(Closed):
             self._sweep.run(self.state, self._emit, self.read)
 

@@ -39,7 +39,8 @@ class Job:
     attempts: int
     """How often it was taken, this time included."""
     lease_until_us: int
-    """Until then nobody else gets it. Together with the resource it names this lease and no other."""
+    """Until then nobody else gets it. Together with the resource it names this lease and no other. 0 if the
+    job was taken for good, and there is nothing to give back."""
     _desk: Desk = field(repr=False, compare=False)
 
     def done(self) -> None:
@@ -58,6 +59,8 @@ class Job:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if not self.lease_until_us:
+            return
         if kind is None:
             self.done()
         else:

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from headrace.journal.errors import LeaseLost, NoSuchKey
+from headrace.journal.errors import LeaseLost, MemoryFull, NoSuchKey
 from headrace.journal.events import Event, Kind
 from headrace.journal.jobs import JobTable
+from headrace.journal.residents import VOLATILE_ROW_BYTES, Residents
 from headrace.journal.rows import JobRow, Where
 from headrace.journal.settings import JournalSettings
 
@@ -60,16 +61,22 @@ def domain_of(resource: str) -> str:
 
 
 class JobOperations:
-    def __init__(self, table: JobTable, settings: JournalSettings, emit: Emit, read: Read) -> None:
+    def __init__(
+        self, table: JobTable, residents: Residents, settings: JournalSettings, emit: Emit, read: Read
+    ) -> None:
         self._table = table
         self._settings = settings
         self._emit = emit
         self._read = read
-        self._volatile_id = 0
+        self._residents = residents
+        self._volatile_id = -(1 << 62)  # negative, and growing: the oldest first
 
     def put(self, now: int, job: NewJob) -> int:
         """One pending job of that resource: changed if there is one, else new. Its id."""
+        self.tick(now)
         row = self._table.pending.get(job.resource)
+        if not job.persist and (row is None or row.volatile):
+            self._check_volatile(row, len(job.value))
         if row is not None and row.volatile and job.persist:
             self._emit(Event(Kind.DROP, now, row.id, job.resource), True)
             row = None
@@ -128,15 +135,16 @@ class JobOperations:
         return self._table.schedule.next_time(domain)
 
     def done(self, now: int, id: int, until: int | None) -> None:  # noqa: A002
-        row = self._leased(id, until)
+        row = self._leased(now, id, until)
         self._emit(Event(Kind.DONE, now, id, row.resource), row.volatile)
 
     def done_many(self, now: int, ids: Iterable[int]) -> list[int]:
         """Those whose lease was lost."""
+        self.tick(now)
         lost = []
         for id in ids:  # noqa: A001
             row = self._table.leased.get(id)
-            if row is None or row.lease <= now:
+            if row is None:
                 lost.append(id)
             else:
                 self._emit(Event(Kind.DONE, now, id, row.resource), row.volatile)
@@ -151,17 +159,18 @@ class JobOperations:
         priority: int | None = None,
     ) -> None:
         """Give it back, or put it aside if it has failed too often, or drop it if a newer one waits."""
-        row = self._leased(id, until)
+        row = self._leased(now, id, until)
         if not self._end(now, row):
             due = now + self._settings.retry.pause_us(row.attempts) if due is None else due
             self._emit(Event(Kind.RETRY, now, row.id, row.resource, priority=priority, due=due), row.volatile)
 
     def extend(self, now: int, id: int, until: int | None, new_until: int) -> None:  # noqa: A002
-        row = self._leased(id, until)
+        row = self._leased(now, id, until)
         self._emit(Event(Kind.EXTEND, now, row.id, row.resource, until=new_until), row.volatile)
 
     def drop(self, now: int, resource: bytes) -> None:
         """Forget the pending job of a resource."""
+        self.tick(now)
         row = self._table.pending.get(resource)
         if row is None:
             raise NoSuchKey(f"there is no pending job for {resource.decode(errors='replace')!r}")
@@ -169,29 +178,37 @@ class JobOperations:
 
     def redrive(self, now: int, choose: Callable[[JobRow], bool]) -> int:
         """Dead jobs are pending again, with no attempts counted; how many."""
+        self.tick(now)
         count = 0
         for row in [row for row in self._table.dead.values() if choose(row)]:
-            if row.resource in self._table.pending:
+            if self._second(now, row) is not None:
                 self._emit(Event(Kind.DROP, now, row.id, row.resource), row.volatile)
             else:
                 self._emit(Event(Kind.REVIVE, now, row.id, row.resource, due=now), row.volatile)
                 count += 1
         return count
 
+    def bury(self, now: int, row: JobRow) -> None:
+        """Forget a dead job for good."""
+        self._emit(Event(Kind.DROP, now, row.id, row.resource), row.volatile)
+
     def tick(self, now: int) -> None:
-        """Leases and lives that have ended."""
-        for row in self._table.schedule.due(now):
-            if row.where == Where.PENDING:
-                self._emit(Event(Kind.DROP, now, row.id, row.resource), row.volatile)
-            elif row.where == Where.LEASED and not self._end(now, row):
-                self._emit(Event(Kind.LAPSE, now, row.id, row.resource, due=row.lease), row.volatile)
+        """Leases and lives that have ended. What ends one may end another: a second job that waits, say."""
+        while ended := self._table.schedule.due(now):
+            for row in ended:
+                if row.where == Where.PENDING:
+                    self._emit(Event(Kind.DROP, now, row.id, row.resource), row.volatile)
+                elif row.where == Where.LEASED and row.lease <= now and not self._end(now, row):
+                    self._emit(Event(Kind.LAPSE, now, row.id, row.resource, due=row.lease), row.volatile)
 
     # --- inside
 
     def _end(self, now: int, row: JobRow) -> bool:
-        """Whether a job that failed does not come back: a newer one waits, or it has failed too often."""
+        """Whether a job that failed does not come back: a newer one waits, its life is over, or it has failed
+        too often.
+        """
         limit = self._settings.max_attempts
-        if row.resource in self._table.pending:
+        if self._second(now, row) is not None or (row.expires is not None and row.expires <= now):
             kind = Kind.DROP
         elif limit is not None and row.attempts >= limit:
             kind = Kind.DEAD
@@ -200,12 +217,30 @@ class JobOperations:
         self._emit(Event(kind, now, row.id, row.resource, attempts=row.attempts), row.volatile)
         return True
 
-    def _leased(self, id: int, until: int | None) -> JobRow:  # noqa: A002
+    def _second(self, now: int, row: JobRow) -> JobRow | None:
+        """The pending job of the same resource, if its life is not over."""
+        second = self._table.pending.get(row.resource)
+        if second is not None and second.expires is not None and second.expires <= now:
+            self._emit(Event(Kind.DROP, now, second.id, second.resource), second.volatile)
+            return None
+        return second
+
+    def _leased(self, now: int, id: int, until: int | None) -> JobRow:  # noqa: A002
+        self.tick(now)
         row = self._table.leased.get(id)
         if row is None or (until is not None and row.lease != until):
             raise LeaseLost(f"job {id} is not leased to you any more: its lease ended, or it was finished")
         return row
 
     def _next_volatile_id(self) -> int:
-        self._volatile_id -= 1
+        self._volatile_id += 1
         return self._volatile_id
+
+    def _check_volatile(self, row: JobRow | None, size: int) -> None:
+        freed = 0 if row is None else row.size + VOLATILE_ROW_BYTES
+        wanted = self._residents.volatile_bytes - freed + size + VOLATILE_ROW_BYTES
+        if wanted > self._settings.volatile_bytes:
+            raise MemoryFull(
+                f"jobs and values in memory only have reached {self._settings.volatile_bytes} bytes: "
+                "work on some, persist some, or allow more"
+            )

@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.journal import checks
+from headrace.journal.checks import resource_bytes
 from headrace.journal.engine import Engine
 from headrace.journal.errors import BadRequest
 from headrace.journal.job import Data, Job, Nothing
@@ -15,10 +17,8 @@ from headrace.journal.job_operations import NewJob, Wanted, domain_of
 from headrace.journal.rows import JobRow
 from headrace.journal.value import decode, encode
 from headrace.kernel.durations import Duration, microseconds
-from headrace.kernel.errors import TooLarge
 
 DEFAULT_PRIORITY = 128
-RESOURCE_BYTES_MAX = 65_535
 
 JOB_TABLE = pa.schema(
     [
@@ -57,11 +57,12 @@ class JobVerbs:
         waits beside it. `priority` is 0 to 255, smaller first; `after` or `due_us` say when it is due;
         `ttl` how long it is wanted at all.
         """
-        raw, kind_value = self._resource(resource), encode(value)
-        self._check_value(kind_value[1])
-        if not isinstance(priority, int) or not 0 <= priority <= 255:
-            raise BadRequest(f"a priority is a number from 0 to 255, not {priority!r}")
-        name = domain_of(resource) if domain is None else domain
+        raw, kind_value = resource_bytes(resource), encode(value)
+        checks.size(kind_value[1], self._engine.settings.value_bytes)
+        checks.priority(priority)
+        name = checks.domain(domain_of(resource) if domain is None else domain)
+        if due_us is not None:
+            checks.time_us(due_us)
         delay = None if after is None else microseconds(after)
         life = None if ttl is None else microseconds(ttl)
         engine = self._engine
@@ -80,34 +81,44 @@ class JobVerbs:
         self,
         resources: Iterable[str],
         *,
-        priority: int = DEFAULT_PRIORITY,
+        priority: int | Sequence[int] = DEFAULT_PRIORITY,
         after: Duration | None = None,
+        due_us: Sequence[int | None] | None = None,
         values: Iterable[Data] | None = None,
-        domain: str | None = None,
+        domain: str | Sequence[str | None] | None = None,
+        once: tuple[str, int] | None = None,
     ) -> list[int]:
-        """Ask for work on many resources at once; their jobs' ids. All are on the disk when this returns."""
-        if not isinstance(priority, int) or not 0 <= priority <= 255:
-            raise BadRequest(f"a priority is a number from 0 to 255, not {priority!r}")
-        names = list(resources)
-        raws = [self._resource(name) for name in names]
-        coded = [encode(None)] * len(names) if values is None else [encode(value) for value in values]
-        if len(coded) != len(names):
-            raise BadRequest(f"{len(names)} resources, but {len(coded)} values")
+        """Ask for work on many resources at once; their jobs' ids. All are on the disk when this returns.
+
+        `once` = (writer, sequence) makes it safe to repeat: a batch whose sequence is not larger than the
+        last one of that writer was put already, and [] is the answer.
+        """
+        names = checks.texts(resources, "resources")
+        raws = [resource_bytes(name) for name in names]
+        size = len(names)
+        coded = [encode(value) for value in _each(values, size, None, "values")]
         for _kind, value in coded:
-            self._check_value(value)
-        domains = [domain_of(name) if domain is None else domain for name in names]
+            checks.size(value, self._engine.settings.value_bytes)
+        priorities = [checks.priority(each) for each in _each(priority, size, priority, "priorities")]
+        given = _each(domain, size, None, "domains")
+        domains = [
+            checks.domain(domain_of(name) if own is None else own)
+            for name, own in zip(names, given, strict=True)
+        ]
+        dues = [due if due is None else checks.time_us(due) for due in _each(due_us, size, None, "due times")]
         delay = 0 if after is None else microseconds(after)
-        put = self._engine.jobs.put
+        jobs = self._engine.jobs
 
         def operation(now: int) -> list[int]:
-            due = now + delay
+            if once is not None and not self._engine.values.first_time(now, *once):
+                return []
             return [
-                put(now, NewJob(raw, name, priority, due, kind, value, now))
-                for raw, name, (kind, value) in zip(raws, domains, coded, strict=True)
+                jobs.put(now, NewJob(raw, name, rank, now + delay if due is None else due, *value, now))
+                for raw, name, rank, due, value in zip(raws, domains, priorities, dues, coded, strict=True)
             ]
 
-        size = sum(map(len, raws)) + sum(len(value) for _kind, value in coded) + 200 * len(raws)
-        ids = self._engine.do(operation, size)
+        room = sum(map(len, raws)) + sum(len(value) for _kind, value in coded) + 200 * len(raws)
+        ids = self._engine.do(operation, room)
         self._engine.wake_waiting()
         return ids
 
@@ -128,13 +139,14 @@ class JobVerbs:
         wanted = self._wanted(domain, lease, delete, fair)
         deadline = None if wait is None else time.monotonic() + microseconds(wait) / 1_000_000
         while True:
+            seen = self._engine.wakes
             found = self._engine.do(lambda now: self._take(now, wanted))
             if deadline is None or not isinstance(found, Nothing):
                 return found
             left = deadline - time.monotonic()
             if left <= 0:
                 return found
-            self._wait_for_job(found.next_at_us, left)
+            self._wait_for_job(found.next_at_us, left, seen)
 
     def next_batch(
         self,
@@ -147,6 +159,7 @@ class JobVerbs:
     ) -> pa.Table:
         """Up to `count` jobs that are due, all leased, as one Arrow table (see JOB_TABLE)."""
         wanted = self._wanted(domain, lease, delete, fair)
+        checks.count(count, "how many")
         take = self._engine.jobs.take
 
         def operation(now: int) -> list[tuple[Any, ...]]:
@@ -154,7 +167,7 @@ class JobVerbs:
             rows: list[tuple[Any, ...]] = []
             while len(rows) < count and (found := take(now, wanted._replace(until=until))) is not None:
                 row, value = found
-                resource = row.resource.decode("utf-8", "surrogateescape")
+                resource = row.resource.decode(errors="replace")  # a column of texts takes no other bytes
                 rows.append(
                     (
                         row.id,
@@ -175,54 +188,89 @@ class JobVerbs:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, JOB_TABLE, strict=True)]
         return pa.Table.from_arrays(arrays, schema=JOB_TABLE)
 
-    def done(self, job: Job) -> None:
-        """The work is done; the job is gone. LeaseLost if it was not ours any more."""
-        self._engine.do(lambda now: self._engine.jobs.done(now, job.id, job.lease_until_us))
+    def done(self, job: Job | int) -> None:
+        """The work is done; the job is gone. LeaseLost if it was not ours any more.
+
+        With an id instead of a job, whoever holds the lease: for programs that keep nothing but the id.
+        """
+        id_, until = _held(job)
+        self._engine.do(lambda now: self._engine.jobs.done(now, id_, until))
         self._engine.wake_waiting()
 
     def done_batch(self, ids: Iterable[int] | pa.Array | pa.ChunkedArray) -> list[int]:
         """These jobs are done; the ids of those whose lease was lost."""
-        numbers = ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else list(ids)
+        numbers = checks.numbers(
+            ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else ids, "ids of jobs"
+        )
         lost = self._engine.do(lambda now: self._engine.jobs.done_many(now, numbers), 300 * len(numbers))
         self._engine.wake_waiting()
         return lost
 
-    def fail(self, job: Job, retry_in: Duration | None = None) -> None:
+    def fail(self, job: Job | int, retry_in: Duration | None = None) -> None:
         """The work failed; the job is due again after `retry_in`, or a time that grows with its attempts.
 
         If it has failed too often it is dead; if it was put again meanwhile, the newer one takes its place.
         """
+        id_, until = _held(job)
         delay = None if retry_in is None else microseconds(retry_in)
         self._engine.do(
-            lambda now: self._engine.jobs.fail(
-                now, job.id, job.lease_until_us, None if delay is None else now + delay
-            )
+            lambda now: self._engine.jobs.fail(now, id_, until, None if delay is None else now + delay)
         )
         self._engine.wake_waiting()
 
-    def extend(self, job: Job, lease: Duration) -> None:
+    def extend(self, job: Job | int, lease: Duration) -> None:
         """Keep the job for `lease` from now on."""
+        id_, until = _held(job)
         length = microseconds(lease)
 
         def operation(now: int) -> int:
-            self._engine.jobs.extend(now, job.id, job.lease_until_us, now + length)
+            self._engine.jobs.extend(now, id_, until, now + length)
             return now + length
 
-        job.lease_until_us = self._engine.do(operation)
+        new_until = self._engine.do(operation)
+        if isinstance(job, Job):
+            job.lease_until_us = new_until
 
     def cancel(self, resource: str) -> None:
         """Forget the pending job of a resource."""
-        raw = self._resource(resource)
+        raw = resource_bytes(resource)
         self._engine.do(lambda now: self._engine.jobs.drop(now, raw))
 
     def redrive(self, resources: Sequence[str] | None = None) -> int:
         """Dead jobs, all or those of some resources, are pending again; how many."""
-        chosen = None if resources is None else {self._resource(name) for name in resources}
+        names = None if resources is None else checks.texts(resources, "resources")
+        chosen = None if names is None else {resource_bytes(name) for name in names}
 
         def choose(row: JobRow) -> bool:
             return chosen is None or row.resource in chosen
 
         count = self._engine.do(lambda now: self._engine.jobs.redrive(now, choose))
+        self._engine.wake_waiting()
+        return count
+
+    def redrive_as(self, repaired: Iterable[tuple[int, str, Data, int]]) -> int:
+        """Put dead jobs back as (id, resource, value, priority) say, all or none of them; how many.
+
+        One that is not dead any more is passed over, so that repeating this changes nothing.
+        """
+        jobs = [
+            (id_, resource_bytes(name), checks.domain(domain_of(name)), checks.priority(rank), *encode(value))
+            for id_, name, value, rank in repaired
+        ]
+        size = sum(len(raw) + len(value) + 400 for _id, raw, _domain, _rank, _kind, value in jobs)
+
+        def operation(now: int) -> int:
+            dead = {row.id: row for row in self._engine.state.jobs.dead.values()}
+            count = 0
+            for id_, raw, domain, rank, kind, value in jobs:
+                row = dead.get(id_)
+                if row is not None:
+                    self._engine.jobs.bury(now, row)
+                    self._engine.jobs.put(now, NewJob(raw, domain, rank, now, kind, value, now))
+                    count += 1
+            return count
+
+        count = self._engine.do(operation, size)
         self._engine.wake_waiting()
         return count
 
@@ -236,39 +284,43 @@ class JobVerbs:
         row, value = found
         return Job(
             row.id,
-            row.resource.decode("utf-8", "surrogateescape"),
+            checks.text(row.resource),
             row.domain,
             row.priority,
             row.due,
             decode(row.type, value),
             row.attempts,
-            until,
+            0 if wanted.delete else until,
             self,
         )
 
     def _wanted(self, domain: str | None, lease: Duration | None, delete: bool, fair: bool | None) -> Wanted:
         settings = self._engine.settings
-        length = settings.lease_us if lease is None else microseconds(lease)
+        if domain is not None:
+            checks.domain(domain)
+        length = self._engine.lease_us if lease is None else microseconds(lease)
         if length <= 0:
             raise BadRequest(f"a lease must last some time, not {lease!r}")
         return Wanted(domain or None, length, delete, settings.fair if fair is None else fair)
 
-    def _wait_for_job(self, next_at_us: int | None, left_s: float) -> None:
+    def _wait_for_job(self, next_at_us: int | None, left_s: float, seen: int) -> None:
         """Sleep until a job is put, or the next one is due, or the time is over."""
         engine = self._engine
         if next_at_us is not None:
             left_s = min(left_s, max(0.0, (next_at_us - engine.clock.now_us()) / 1_000_000))
-        engine.wait(left_s)
+        engine.wait(left_s, seen)
 
-    def _resource(self, resource: str) -> bytes:
-        if not isinstance(resource, str) or not resource:
-            raise BadRequest(f"a resource is a text that is not empty, not {resource!r}")
-        raw = resource.encode("utf-8", "surrogateescape")
-        if len(raw) > RESOURCE_BYTES_MAX:
-            raise TooLarge(f"a resource has up to {RESOURCE_BYTES_MAX} bytes, not {len(raw)}")
-        return raw
 
-    def _check_value(self, value: bytes) -> None:
-        limit = self._engine.settings.value_bytes
-        if len(value) > limit:
-            raise TooLarge(f"a value has up to {limit} bytes, not {len(value)}")
+def _held(job: Job | int) -> tuple[int, int | None]:
+    """Its id, and the end of its lease as proof if that is known."""
+    return (job.id, job.lease_until_us) if isinstance(job, Job) else (job, None)
+
+
+def _each(given: Any, count: int, default: Any, what: str) -> list[Any]:
+    """One for each job: as given, or the same for all."""
+    if given is None or isinstance(given, int | str):
+        return [default if given is None else given] * count
+    values = list(given)
+    if len(values) != count:
+        raise BadRequest(f"{count} resources, but {len(values)} {what}")
+    return values

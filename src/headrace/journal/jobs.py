@@ -23,7 +23,7 @@ class JobTable:
         """The leased ones again, by resource."""
         self.dead: dict[bytes, JobRow] = {}
         self.schedule = Schedule()
-        self.depth: Counter[int] = Counter()
+        self.depth = [0] * 256
         """Pending jobs of each priority."""
         self.finished: Counter[str] = Counter()
         """How many were done, dropped and have died since the journal was opened."""
@@ -65,13 +65,10 @@ class JobTable:
     def _put(self, event: Event, place: int) -> None:
         assert event.id is not None
         assert event.key is not None
-        row = self.pending.get(event.key)
-        if row is not None and row.id == event.id:
-            self.depth[row.priority] -= 1
-        else:
-            if row is not None:
-                self._remove(row, event.at)
-            row = self.pending[event.key] = JobRow(event.id, event.key)
+        earlier = self.pending.get(event.key)
+        if earlier is not None:  # the schedule still has it somewhere, and will see that it is gone
+            self._remove(earlier, event.at)
+        row = JobRow(event.id, event.key)
         self._fill(row, event, place)
         self._to_pending(row, event.at)
 
@@ -81,6 +78,9 @@ class JobTable:
 
     def _grave(self, event: Event, place: int) -> None:
         row = self._restated(event, place)
+        earlier = self.dead.get(row.resource)
+        if earlier is not None and earlier is not row:
+            self._remove(earlier, event.at)
         row.where, row.lease = Where.DEAD, event.until or 0
         self.dead[row.resource] = row
 
@@ -88,6 +88,8 @@ class JobTable:
         row = self._known(event, self.pending) or self.leased.get(event.id or 0)
         if row is None:
             return
+        if row.where == Where.PENDING:
+            self.schedule.leave(row)
         if row.where != Where.LEASED:
             self._leave_pending(row)
         row.attempts = event.attempts or 0
@@ -104,6 +106,7 @@ class JobTable:
         if row is None:
             return
         self._leave_leased(row, event.at)
+        row = self._anew(row)
         row.due = event.due or 0
         if event.priority is not None:
             row.priority = event.priority
@@ -114,6 +117,7 @@ class JobTable:
         if row is None:
             return
         del self.dead[row.resource]
+        row = self._anew(row)
         row.due, row.attempts = event.due or 0, 0
         self._to_pending(row, event.at)
 
@@ -140,12 +144,13 @@ class JobTable:
     def _fill(self, row: JobRow, event: Event, place: int) -> None:
         row.domain = sys.intern(event.domain or "")
         row.priority = event.priority or 0
-        row.due = event.due or 0
+        due, stamp = event.due or 0, event.stamp or 0
+        row.due = due
+        row.stamp = due if due == stamp else stamp  # one number in memory, not two that are equal
         row.expires = event.expires
-        row.stamp = event.stamp or 0
         row.attempts = event.attempts or 0
         row.type = event.type or 0
-        row.place = place
+        row.place = row.id if place == row.id else place
         self._residents.changed(row, event.value or b"")
 
     def _restated(self, event: Event, place: int) -> JobRow:
@@ -167,6 +172,13 @@ class JobTable:
             or self._known(event, self.pending)
             or self._known(event, self.dead)
         )
+
+    def _anew(self, row: JobRow) -> JobRow:
+        """The same job as a new row: a replay may have left the old one somewhere in the schedule."""
+        new = row.copy()
+        self._residents.replaced(row, new)
+        row.where = Where.GONE
+        return new
 
     def _to_pending(self, row: JobRow, at: int) -> None:
         row.lease = 0

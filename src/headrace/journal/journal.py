@@ -143,7 +143,7 @@ class Journal(JobVerbs, ValueVerbs):
             leased=len(jobs.leased),
             dead=len(jobs.dead),
             values=len(engine.state.values.by_key),
-            by_priority={priority: n for priority, n in sorted(jobs.depth.items()) if n},
+            by_priority={priority: n for priority, n in enumerate(jobs.depth) if n},
             by_domain=by_domain,
             oldest_due_us=oldest,
             next_at_us=engine.jobs.next_time(None),

@@ -20,7 +20,7 @@ import msgspec
 
 from headrace.journal.events import Event, to_batch
 from headrace.journal.settings import JournalSettings
-from headrace.kernel.errors import Broken, DiskFull, HeadraceError, LogFull, Retryable
+from headrace.kernel.errors import Broken, Retryable
 from headrace.log.commit import GroupCommit
 from headrace.log.log import Log
 from headrace.log.tail import TAIL_BYTES, Tail
@@ -56,7 +56,7 @@ class Ledger:
         """What the other one holds and the log does not have yet."""
         self._unsynced = False
         self._durable = log.next_index
-        self._failure: HeadraceError | None = None
+        self._failure: Broken | None = None
         self._encoder = msgspec.msgpack.Encoder()
         self._commit = GroupCommit(self._write_and_sync)
         self._pouring = threading.Lock()
@@ -74,9 +74,11 @@ class Ledger:
         if self._failure is not None:
             self._raise_failure()
         wanted = self._pending_bytes + size + _EVENT_BYTES
-        if self._tail.bytes + wanted > _BEHIND_BYTES and self._unpoured:
-            raise DiskFull(f"{self._log.path} cannot keep up, its disk may be full: try again later")
         self._tail.reserve(wanted)
+
+    def behind(self, size: int) -> bool:
+        """Whether the tail should be poured before it takes so much more."""
+        return self._tail.bytes + self._pending_bytes + size > _BEHIND_BYTES and self._tail.bytes > 0
 
     def add(self, event: Event) -> None:
         self._pending.append(event)
@@ -86,14 +88,16 @@ class Ledger:
     def write(self) -> int:
         """Write what is pending to the tail; the index up to which everything is written."""
         if self._pending:
-            events, self._pending, self._pending_bytes = self._pending, [], 0
-            payload = self._encoder.encode(events)
+            events = self._pending
             try:
-                self._tail.reserve(len(payload))
+                payload = self._encoder.encode(events)
+                self._tail.reserve(len(payload))  # a full disk: they stay pending, and are tried again
+                self._pending, self._pending_bytes = [], 0
                 self._tail.write(payload, self.upcoming - len(events), len(events), self._durable)
-            except HeadraceError as error:  # memory knows more than the disk from here on
-                self._failure = Broken(f"{self._log.path} could not be written ({error}): open it again")
-                raise self._failure from error
+            except Retryable:
+                raise
+            except Exception as error:  # memory knows more than the disk from here on, whatever it was
+                raise self._broken(error) from error
             self._unpoured += events
             self._unsynced = True
             if self._tail.bytes > TAIL_BYTES // 2:
@@ -101,6 +105,11 @@ class Ledger:
         return self.upcoming
 
     # --- without it
+
+    @property
+    def settled(self) -> int:
+        """Every event below it is as safe as the settings say."""
+        return self._durable if self.syncs else self.upcoming
 
     def settle(self, ticket: int) -> None:
         """Return when every event below `ticket` is on the disk."""
@@ -115,7 +124,10 @@ class Ledger:
                 if not self._unpoured:
                     return
                 if self._settings.durability != "os":
-                    self._tail.sync()
+                    try:
+                        self._tail.sync()
+                    except Broken as error:
+                        raise self._broken(error) from error
                 self._turned, self._unpoured = self._unpoured, []
                 self._tail.turn()
             self._append_turned()
@@ -153,16 +165,19 @@ class Ledger:
         try:
             self._tail.sync()
         except Broken as error:
-            self._failure = error
-            raise
+            raise self._broken(error) from error
+        if self._failure is not None:  # a sync beside this one failed: that this one did not proves nothing
+            self._raise_failure()
         self._durable = max(self._durable, ticket)
         return ticket
 
+    def _broken(self, error: Exception) -> Broken:
+        if self._failure is None:
+            self._failure = Broken(f"{self._log.path} could not be written ({error}): open it again")
+        return self._failure
+
     def _raise_failure(self) -> None:
         assert self._failure is not None
-        if isinstance(self._failure, Retryable):
-            failure, self._failure = self._failure, None
-            raise failure
         raise self._failure
 
     def _run(self) -> None:
@@ -180,10 +195,10 @@ class Ledger:
                     ticks = 0
                     self.pour()
                     self.idle()
-            except (DiskFull, LogFull):
-                continue  # tried again; until then the tail takes what it can hold
-            except HeadraceError as error:
-                self._failure = error
+            except Retryable:
+                continue  # a full disk: tried again; until then the tail takes what it can hold
+            except Exception as error:  # of a thread that nobody watches: the next caller is told
+                self._broken(error)
                 return
 
     def _sync_interval(self) -> None:

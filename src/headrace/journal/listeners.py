@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 
 Told = Callable[[bytes, int], None]
@@ -11,11 +11,14 @@ Told = Callable[[bytes, int], None]
 
 
 class Listeners:
-    def __init__(self) -> None:
+    """`upcoming` is the index that the next event will have."""
+
+    def __init__(self, upcoming: Callable[[], int]) -> None:
         self.any = False
+        self._upcoming = upcoming
         self._lock = threading.Lock()
         self._by_key: defaultdict[bytes, list[Told]] = defaultdict(list)
-        self._changes: list[tuple[bytes, int]] = []
+        self._changes: deque[tuple[int, bytes, int]] = deque()
 
     def add(self, key: bytes, told: Told) -> None:
         """`told` may be called in any thread, and must not wait."""
@@ -33,18 +36,21 @@ class Listeners:
             self.any = bool(self._by_key)
 
     def changed(self, key: bytes, kind: int) -> None:
-        """Called under the engine's lock."""
+        """Called under the engine's lock, when the event that says so is queued."""
         if self.any and key in self._by_key:
-            self._changes.append((key, kind))
+            self._changes.append((self._upcoming(), key, kind))
 
-    def tell(self) -> None:
+    def tell(self, settled: int) -> None:
+        """Tell of the changes below that index, which are safe."""
         if not self._changes:
             return
         with self._lock:
-            changes, self._changes = self._changes, []
-            calls = [(told, change) for change in changes for told in self._by_key.get(change[0], ())]
-        for told, change in calls:
-            told(*change)
+            calls = []
+            while self._changes and self._changes[0][0] <= settled:
+                _ticket, key, kind = self._changes.popleft()
+                calls += [(told, key, kind) for told in self._by_key.get(key, ())]
+        for told, key, kind in calls:
+            told(key, kind)
 
     def close(self) -> None:
         with self._lock:

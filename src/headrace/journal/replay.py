@@ -18,7 +18,7 @@ from headrace.journal.state import State
 from headrace.kernel.errors import Damaged
 from headrace.log.disk import Disk
 from headrace.log.log import Log
-from headrace.log.tail import read_tail
+from headrace.log.tail import Record, read_tail
 
 _ENDS = pa.array([Kind.DONE, Kind.DROP], pa.int8())
 _EVENTS = msgspec.msgpack.Decoder(list[Event])
@@ -28,11 +28,7 @@ def drain_tail(disk: Disk, directory: Path, log: Log) -> int:
     """Append to the log what only the tail has; how many events that was."""
     count = 0
     for record in read_tail(disk, directory, log.meta.salt, log.next_index):
-        try:
-            events = _EVENTS.decode(record.payload)
-        except msgspec.MsgspecError as error:
-            raise Damaged(f"{directory}: its tail has a record that cannot be read ({error})") from error
-        events = events[log.next_index - record.index :]
+        events = events_of(record, directory)[log.next_index - record.index :]
         log.append(to_batch(events))
         count += len(events)
     if count:
@@ -40,8 +36,16 @@ def drain_tail(disk: Disk, directory: Path, log: Log) -> int:
     return count
 
 
-def replay(log: Log, start: int, state: State) -> None:
-    """Fold the events from `start` on into `state`."""
+def events_of(record: Record, directory: Path) -> list[Event]:
+    try:
+        return _EVENTS.decode(record.payload)
+    except msgspec.MsgspecError as error:
+        raise Damaged(f"{directory}: its tail has a record that cannot be read ({error})") from error
+
+
+def replay(log: Log, start: int, state: State) -> int:
+    """Fold the events from `start` on into `state`; the index after the last."""
+    end = start
     gone = _gone_ids(log, start)
     for batch in log.read(start):
         records = batch.records
@@ -52,7 +56,9 @@ def replay(log: Log, start: int, state: State) -> None:
             records = records.filter(kept)
         for place, event in zip(places, from_batch(records), strict=True):
             state.apply(event, place)
-        state.residents.evict(batch.next_index)
+        end = batch.next_index
+        state.residents.evict(end)
+    return end
 
 
 def _gone_ids(log: Log, start: int) -> pa.Array | None:

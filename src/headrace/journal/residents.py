@@ -10,6 +10,8 @@ from __future__ import annotations
 from headrace.journal.rows import JobRow, ValueRow
 
 _WORTH_BYTES = 128
+VOLATILE_ROW_BYTES = 256
+"""What a job or value that is in memory only counts beside its bytes."""
 Row = JobRow | ValueRow
 
 
@@ -26,6 +28,7 @@ class Residents:
         self._queue: dict[Row, None] = {}
         self._sizes: dict[Row, int] = {}
         """Of the large ones, in memory or not."""
+        self._volatile: dict[Row, int] = {}
 
     def changed(self, row: Row, value: bytes) -> None:
         """The row has this value now."""
@@ -35,7 +38,8 @@ class Residents:
         self.bytes += size
         self.live_bytes += size
         if row.volatile:
-            self.volatile_bytes += size
+            self._volatile[row] = size + VOLATILE_ROW_BYTES
+            self.volatile_bytes += size + VOLATILE_ROW_BYTES
         elif size > _WORTH_BYTES:
             self._queue[row] = None
             self._sizes[row] = size
@@ -45,10 +49,18 @@ class Residents:
         size = row.size
         self.bytes -= size
         self.live_bytes -= self._sizes.pop(row, size)
-        if row.volatile:
-            self.volatile_bytes -= size
+        self.volatile_bytes -= self._volatile.pop(row, 0)
         self._queue.pop(row, None)
         row.value = None
+
+    def replaced(self, row: Row, new: Row) -> None:
+        """`new` has the value that `row` had."""
+        for sizes in (self._sizes, self._volatile):
+            if row in sizes:
+                sizes[new] = sizes.pop(row)
+        if row in self._queue:
+            del self._queue[row]
+            self._queue[new] = None
 
     def touched(self, row: Row) -> None:
         """Somebody read it: it is the last to go."""

@@ -52,6 +52,12 @@ class JobRow:
         """Index of the last complete event."""
         self.where = 0
 
+    def copy(self) -> JobRow:
+        new = JobRow(self.id, self.resource)
+        for name in JobRow.__slots__:
+            setattr(new, name, getattr(self, name))
+        return new
+
     @property
     def size(self) -> int:
         return 0 if self.value is None else len(self.value)

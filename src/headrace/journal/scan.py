@@ -6,6 +6,7 @@ the journal remembers nothing, so a cursor costs nothing and never ends.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from itertools import islice
 
@@ -17,6 +18,8 @@ from headrace.journal.errors import BadRequest
 from headrace.journal.rows import ValueRow
 from headrace.journal.values import ValueTable
 
+_FIRST = b"\1"
+"""Before it are the journal's own keys."""
 PAGE = 1000
 PAGE_MAX = 65_535
 _LOOK_AT = 4096
@@ -43,7 +46,7 @@ def read_page(table: ValueTable, wanted: Cursor, count: int = PAGE, budget_bytes
     """At most `count` values, and about `budget_bytes` of them, in the order of their keys."""
     count = min(count or PAGE_MAX, PAGE_MAX)
     found: list[tuple[bytes, ValueRow]] = []
-    low, inclusive = (wanted.low, True) if wanted.after is None else (wanted.after, False)
+    low, inclusive = (max(wanted.low, _FIRST), True) if wanted.after is None else (wanted.after, False)
     keys = table.by_key.irange(low, wanted.high, (inclusive, True))
     size = 0
     while looked_at := list(islice(keys, _LOOK_AT if wanted.pattern is not None else count + 1)):
@@ -69,12 +72,13 @@ def decode_cursor(raw: bytes) -> Cursor:
 
 def _matching(keys: list[bytes], pattern: bytes) -> list[bytes]:
     array = pa.array(keys, pa.binary())
+    with contextlib.suppress(pa.ArrowInvalid):  # keys that are no UTF-8 are matched byte by byte
+        array = array.cast(pa.string())
     try:
         mask = pc.match_substring_regex(array, pattern.decode())
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise BadRequest(f"{pattern.decode(errors='replace')!r} is no RE2 expression: {error}") from error
-    matching: list[bytes] = array.filter(mask).to_pylist()
-    return matching
+    return [key for key, matches in zip(keys, mask.to_pylist(), strict=True) if matches]
 
 
 def check_pattern(pattern: bytes) -> None:

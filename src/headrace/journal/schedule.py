@@ -1,14 +1,16 @@
 """The schedule: which pending job is next.
 
-Each domain has two heaps. *Waiting* holds (time, id, job): jobs due later and leases that will end. *Ready*
-holds (priority, due, id, job). Two heaps of heads tell which domain is next, for those who ask for any.
+Jobs that are due stand in *lanes*, one for each domain and priority, by due time. Nearly all come in that
+order, so a lane is a queue, and a job costs it 8 bytes and no comparison; the few that come late (they had to
+wait for their time) go to a heap beside it. Jobs due later, and leases that will end, *wait* in a heap by
+time, one for each domain. Two heaps of heads tell which domain is next, for those who ask for any.
 
-    put ----> waiting --(time comes)--> ready --(taken)--> waiting, for the end of its lease
+    put ----> waiting --(time comes)--> lane --(taken)--> waiting, for the end of its lease
        \\_______ due already ___________^
 
-Nothing is ever taken out of the middle of a heap. An entry counts only as long as it agrees with its job;
-others are thrown away when they come to the top, and a heap with too many of them is made anew. So every
-step costs the logarithm of the number of jobs, and `next` is as quick with a million as with a thousand.
+Nothing is taken out of the middle. A row that is taken or gone says so, and is thrown away when it comes to
+the front; a pending job that changes gets a new row. A heap with too many stale entries is made anew. So
+`next` is as quick with a million jobs as with a thousand.
 
 For each domain that has ready jobs there is a head which is not larger than its first ready job, and
 likewise for waiting ones: a head that proves too small is replaced by the true one when it is met.
@@ -22,18 +24,52 @@ from heapq import heapify, heappop, heappush
 
 from headrace.journal.rows import JobRow, Where
 
-_Ready = tuple[int, int, int, JobRow]
 _Waiting = tuple[int, int, JobRow]
 _PENDING, _LEASED = int(Where.PENDING), int(Where.LEASED)
 
 
-class _Domain:
-    __slots__ = ("in_turn", "ready", "waiting")
+class _Lane:
+    """Ready jobs of one domain and priority."""
+
+    __slots__ = ("late", "queue")
 
     def __init__(self) -> None:
-        self.ready: list[_Ready] = []
+        self.queue: deque[JobRow] = deque()
+        self.late: list[_Waiting] = []
+
+    def add(self, row: JobRow) -> None:
+        queue = self.queue
+        if queue and (row.due, row.id) < (queue[-1].due, queue[-1].id):
+            heappush(self.late, (row.due, row.id, row))
+        else:
+            queue.append(row)
+            if worth_a_look(queue) and 2 * sum(each.where == _PENDING for each in queue) < len(queue):
+                self.queue = deque(each for each in queue if each.where == _PENDING)
+
+    def first(self) -> JobRow | None:
+        queue, late = self.queue, self.late
+        while queue and queue[0].where != _PENDING:
+            queue.popleft()
+        while late and not (late[0][2].where == _PENDING and late[0][2].due == late[0][0]):
+            heappop(late)
+        if not late:
+            return queue[0] if queue else None
+        row = late[0][2]
+        return row if not queue or (row.due, row.id) < (queue[0].due, queue[0].id) else queue[0]
+
+    def leave(self, row: JobRow) -> None:
+        if self.queue and self.queue[0] is row:
+            self.queue.popleft()
+        elif self.late and self.late[0][2] is row:
+            heappop(self.late)
+
+
+class _Domain:
+    __slots__ = ("lanes", "waiting")
+
+    def __init__(self) -> None:
+        self.lanes: dict[int, _Lane] = {}
         self.waiting: list[_Waiting] = []
-        self.in_turn = False
 
 
 class Schedule:
@@ -41,7 +77,9 @@ class Schedule:
         self._domains: dict[str, _Domain] = {}
         self._ready_heads: list[tuple[int, int, int, str]] = []
         self._waiting_heads: list[tuple[int, str]] = []
-        self._turns: deque[str] = deque()
+        self._lives: list[_Waiting] = []
+        """When pending jobs expire, of all domains."""
+        self._turns: dict[str, None] = {}
         """Domains with ready jobs, in the order in which a fair `next` serves them."""
 
     def add(self, row: JobRow, now: int) -> None:
@@ -51,7 +89,10 @@ class Schedule:
         else:
             self._wait(row, row.due)
         if row.expires is not None:
-            self._wait(row, row.expires)
+            heappush(self._lives, (row.expires, row.id, row))
+            if worth_a_look(self._lives) and 2 * sum(map(_lives, self._lives)) < len(self._lives):
+                self._lives = [entry for entry in self._lives if _lives(entry)]
+                heapify(self._lives)
 
     def add_lease(self, row: JobRow) -> None:
         self._wait(row, row.lease)
@@ -59,6 +100,10 @@ class Schedule:
     def due(self, now: int) -> list[JobRow]:
         """Move what has become due to ready. The jobs whose lease or life has ended: the caller decides."""
         ended: list[JobRow] = []
+        while self._lives and self._lives[0][0] <= now:
+            entry = heappop(self._lives)
+            if _lives(entry):
+                ended.append(entry[2])
         heads = self._waiting_heads
         while heads and heads[0][0] <= now:
             _time, name = heappop(heads)
@@ -70,26 +115,37 @@ class Schedule:
                 time, _id, row = heappop(waiting)
                 if row.where == _PENDING and row.due == time:
                     self._make_ready(row)
-                if (row.where == _LEASED and row.lease == time) or (
-                    row.where == _PENDING and row.expires == time
-                ):
+                elif row.where == _LEASED and row.lease == time:
                     ended.append(row)
-            self._head_of_waiting(name, domain)
+            if waiting:
+                heappush(heads, (waiting[0][0], name))
         return ended
 
     def first(self, name: str) -> JobRow | None:
-        """The job of that domain that is next; it stays until its state changes."""
+        """The job of that domain that is next."""
         domain = self._domains.get(name)
         if domain is None:
             return None
-        ready = domain.ready
-        while ready:
-            if _counts(ready[0]):
-                return ready[0][3]
-            heappop(ready)
-        if not domain.waiting and not domain.in_turn:
+        lanes = domain.lanes
+        while lanes:
+            priority = min(lanes)
+            row = lanes[priority].first()
+            if row is not None:
+                return row
+            del lanes[priority]
+        self._turns.pop(name, None)
+        if _first_time(domain) is None:
             del self._domains[name]
         return None
+
+    def leave(self, row: JobRow) -> None:
+        """A job that is taken leaves its lane, if it is the first there, as it is when somebody asked for
+        the next one. In a replay it may be anywhere; then it stays until it comes to the front.
+        """
+        domain = self._domains.get(row.domain)
+        lane = None if domain is None else domain.lanes.get(row.priority)
+        if lane is not None:
+            lane.leave(row)
 
     def first_of_any(self) -> JobRow | None:
         """By priority, then due time, then age, over all domains."""
@@ -97,7 +153,7 @@ class Schedule:
         while heads:
             head = heads[0]
             row = self.first(head[3])
-            if row is not None and row.id == head[2] and row.priority == head[0] and row.due == head[1]:
+            if row is not None and (row.priority, row.due, row.id) == head[:3]:
                 return row
             heappop(heads)
             if row is not None:
@@ -108,27 +164,24 @@ class Schedule:
         """The first job of the domain whose turn it is; then it is the next one's turn."""
         turns = self._turns
         while turns:
-            name = turns[0]
+            name = next(iter(turns))
             row = self.first(name)
+            turns.pop(name, None)
             if row is not None:
-                turns.rotate(-1)
+                turns[name] = None
                 return row
-            turns.popleft()
-            domain = self._domains.get(name)
-            if domain is not None:
-                domain.in_turn = False
         return None
 
     def next_time(self, name: str | None = None) -> int | None:
         """When something will next become due, or a lease end: in that domain, or anywhere."""
         if name is not None:
             domain = self._domains.get(name)
-            return self._first_time(domain) if domain is not None else None
+            return _first_time(domain) if domain is not None else None
         heads = self._waiting_heads
         while heads:
             time, head = heads[0]
             domain = self._domains.get(head)
-            true = self._first_time(domain) if domain is not None else None
+            true = _first_time(domain) if domain is not None else None
             if true == time:
                 return time
             heappop(heads)
@@ -136,25 +189,20 @@ class Schedule:
                 heappush(heads, (true, head))
         return None
 
-    def domains(self) -> list[str]:
-        return list(self._domains)
-
     # --- inside
 
     def _make_ready(self, row: JobRow) -> None:
         domain = self._domain(row.domain)
-        entry = (row.priority, row.due, row.id, row)
-        ready = domain.ready
-        heappush(ready, entry)
-        if ready[0] is entry:
+        lane = domain.lanes.get(row.priority)
+        if lane is None:
+            lane = domain.lanes[row.priority] = _Lane()
+        queue = lane.queue
+        is_first = not queue or lane.late or row.due < queue[-1].due
+        lane.add(row)
+        if is_first:  # or may be: a head too many does no harm
             heappush(self._ready_heads, (row.priority, row.due, row.id, row.domain))
             self._few_heads()
-        if worth_a_look(ready) and 2 * sum(map(_counts, ready)) < len(ready):
-            domain.ready = [entry for entry in ready if _counts(entry)]
-            heapify(domain.ready)
-        if not domain.in_turn:
-            domain.in_turn = True
-            self._turns.append(row.domain)
+        self._turns.setdefault(row.domain, None)
 
     def _wait(self, row: JobRow, time: int) -> None:
         domain = self._domain(row.domain)
@@ -170,15 +218,15 @@ class Schedule:
 
     def _few_heads(self) -> None:
         """Heads that were overtaken by smaller ones are not kept for ever."""
-        for heads in (self._ready_heads, self._waiting_heads):
-            if worth_a_look(heads) and len(heads) > 4 * len(self._domains):
-                self._ready_heads = [(*d.ready[0][:3], name) for name, d in self._domains.items() if d.ready]
-                self._waiting_heads = [
-                    (d.waiting[0][0], name) for name, d in self._domains.items() if d.waiting
-                ]
-                heapify(self._ready_heads)
-                heapify(self._waiting_heads)
-                return
+        heads = self._ready_heads
+        if worth_a_look(heads) and len(heads) > 4 * len(self._domains):
+            rows = [row for name in list(self._domains) if (row := self.first(name)) is not None]
+            self._ready_heads = [(row.priority, row.due, row.id, row.domain) for row in rows]
+            heapify(self._ready_heads)
+        if worth_a_look(self._waiting_heads) and len(self._waiting_heads) > 4 * len(self._domains):
+            domains = self._domains.items()
+            self._waiting_heads = [(each.waiting[0][0], name) for name, each in domains if each.waiting]
+            heapify(self._waiting_heads)
 
     def _domain(self, name: str) -> _Domain:
         domain = self._domains.get(name)
@@ -186,27 +234,23 @@ class Schedule:
             domain = self._domains[name] = _Domain()
         return domain
 
-    def _first_time(self, domain: _Domain) -> int | None:
-        waiting = domain.waiting
-        while waiting and not _agrees(waiting[0]):
-            heappop(waiting)
-        return waiting[0][0] if waiting else None
 
-    def _head_of_waiting(self, name: str, domain: _Domain) -> None:
-        if domain.waiting:
-            heappush(self._waiting_heads, (domain.waiting[0][0], name))
+def _first_time(domain: _Domain) -> int | None:
+    waiting = domain.waiting
+    while waiting and not _agrees(waiting[0]):
+        heappop(waiting)
+    return waiting[0][0] if waiting else None
 
 
 def _agrees(entry: _Waiting) -> bool:
     time, _id, row = entry
     if row.where == _LEASED:
         return row.lease == time
-    return row.where == _PENDING and time in (row.due, row.expires)
+    return row.where == _PENDING and row.due == time
 
 
-def _counts(entry: _Ready) -> bool:
-    priority, due, _id, row = entry
-    return row.where == _PENDING and row.due == due and row.priority == priority
+def _lives(entry: _Waiting) -> bool:
+    return entry[2].where == _PENDING and entry[2].expires == entry[0]
 
 
 def worth_a_look(heap: Sized) -> bool:

@@ -57,7 +57,3 @@ class JournalSettings:
         if self.history not in (None, "forever"):
             microseconds(self.history)
         return self
-
-    @property
-    def lease_us(self) -> int:
-        return microseconds(self.lease)

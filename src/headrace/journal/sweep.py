@@ -38,12 +38,13 @@ class Sweep:
         ledger: Ledger,
         settings: JournalSettings,
         clock: Clock,
+        disk: Disk,
     ) -> None:
         self._log = log
         self._ledger = ledger
         self._settings = settings
         self._clock = clock
-        self._position = PositionFile.open(Disk(), log.path, _POSITION)
+        self._position = PositionFile.open(disk, log.path, _POSITION)
         self.swept = max(self._position.index, log.first_index)
         """Replay begins here: no event before it counts."""
         self._looked_at = -1
@@ -79,6 +80,7 @@ class Sweep:
         return self._log.info().bytes > 2 * state.residents.live_bytes + _SLACK_BYTES + 400 * events
 
     def _advance(self, swept: int) -> None:
+        self._log.sync(force=True)  # what was said again is on the disk before the first saying goes
         self._position.save(swept)
         self.swept = swept
         history = self._settings.history

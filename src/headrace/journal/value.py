@@ -12,6 +12,7 @@ A value whose bytes do not fit its type (a client may send any) reads as the byt
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +21,7 @@ from headrace.journal.errors import BadRequest, OutOfRange, WrongType
 from headrace.journal.job import Data
 
 INTEGER_SIZES = (1, 2, 4, 8)
+_INFINITY = struct.pack("<d", math.inf)
 _FLOATS = {4: struct.Struct("<f"), 8: struct.Struct("<d")}
 
 
@@ -97,9 +99,12 @@ def added(kind: int, raw: bytes, delta_kind: int, delta: bytes) -> bytes:
         if not isinstance(step, int | float):
             raise WrongType("ADD takes a number")
         try:
-            return _FLOATS[len(raw)].pack(number + step)
+            packed = _FLOATS[len(raw)].pack(number + step)
         except OverflowError:
-            raise OutOfRange(f"{number} + {step} does not fit a float of {len(raw)} bytes") from None
+            packed = _INFINITY
+        if math.isinf(_FLOATS[len(packed)].unpack(packed)[0]) and math.isfinite(number) and math.isfinite(step):
+            raise OutOfRange(f"{number} + {step} does not fit a float of {len(raw)} bytes")
+        return packed
     raise WrongType(f"ADD needs two numbers of one kind, not {_name(kind)} and {_name(delta_kind)}")
 
 

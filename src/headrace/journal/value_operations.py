@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from headrace.journal.checks import RESERVED
 from headrace.journal.errors import BadRequest, KeyTaken, Locked, MemoryFull, NoSuchKey
 from headrace.journal.events import Event, Kind
 from headrace.journal.job_operations import Emit
-from headrace.journal.residents import Residents
+from headrace.journal.residents import VOLATILE_ROW_BYTES, Residents
 from headrace.journal.rows import ValueRow
 from headrace.journal.settings import JournalSettings
-from headrace.journal.value import added, flipped
+from headrace.journal.value import Type, added, flipped
 from headrace.journal.values import ValueTable
 
 Change = Callable[[bytes, int], None]
@@ -78,9 +79,20 @@ class ValueOperations:
             return False
         if not new.persist:
             self._check_volatile(row, len(new.value))
-            if row is not None and not row.volatile:
-                self._emit(Event(Kind.ERASE, now, key=new.key))  # the log must not bring the old one back
-        self._write(now, row, new)
+        if row is not None and row.volatile == new.persist:
+            self._convert(now, row, new)
+        else:
+            self._write(now, row, new)
+        return True
+
+    def first_time(self, now: int, writer: str, sequence: int) -> bool:
+        """Whether that writer comes with a larger sequence than ever; then it is remembered."""
+        key = RESERVED + b"once:" + writer.encode()
+        row = self.find(now, key)
+        if row is not None and int.from_bytes(self._read(row), "little", signed=True) >= sequence:
+            return False
+        value = sequence.to_bytes(8, "little", signed=True)
+        self._write(now, row, NewValue(key, Type.INTEGER, value, now))
         return True
 
     def get(self, now: int, key: bytes) -> tuple[ValueRow, bytes] | None:
@@ -112,12 +124,11 @@ class ValueOperations:
         self._check_lock(now, row, key, owner)
         if row is not None and stamp < row.stamp:
             return False
-        keys = list(row.keys) if row is not None else [key]
-        volatile = row is not None and row.volatile
-        for each in keys:
-            if erase or volatile:
-                self._emit(Event(Kind.ERASE, now, key=each), volatile)
-            else:
+        for each in list(row.keys) if row is not None else [key]:
+            known = self._table.deleted.get(each)
+            if erase:
+                self._emit(Event(Kind.ERASE, now, key=each))
+            elif known is None or known.stamp < stamp:
                 self._emit(Event(Kind.DELETE, now, key=each, stamp=stamp))
             self._changed(each, 0)
         if row is None:
@@ -141,6 +152,8 @@ class ValueOperations:
 
     def lock(self, now: int, key: bytes, owner: object, until: int) -> None:
         """Nobody else changes the value until then. Locks are kept in memory only."""
+        if owner is None:
+            raise BadRequest("a lock needs an owner: anything that is not None")
         row = self._to_change(now, key, owner)
         row.lock_owner, row.lock_until = owner, until
 
@@ -154,12 +167,10 @@ class ValueOperations:
         if key == other:
             return
         self._free(now, other)
-        value, volatile = self._read(row), row.volatile
         stays = [each for each in row.keys if each != key]
-        self._write(now, None, _again(row, other, value), created=row.created)
-        for each in stays:
-            self._emit(Event(Kind.LINK, now, key=other, other=each), volatile)
-        self._emit(Event(Kind.ERASE, now, key=key), volatile)
+        self._write(now, None, _again(row, other, self._read(row)), created=row.created)
+        self._restore(now, row, other, stays)
+        self._emit(Event(Kind.ERASE, now, key=key), row.volatile)
         self._changed(key, 0)
 
     def link(self, now: int, key: bytes, other: bytes, owner: object = None) -> None:
@@ -189,6 +200,25 @@ class ValueOperations:
         for key in row.keys if row is not None else (new.key,):
             self._changed(key, new.type)
 
+    def _convert(self, now: int, row: ValueRow, new: NewValue) -> None:
+        """A value that was in memory only is to be persisted, or the other way round, with all its keys."""
+        stays = [each for each in row.keys if each != new.key]
+        if new.persist:
+            self._write(now, row, new)
+        else:  # the log must not bring the old one back
+            self._emit(Event(Kind.ERASE, now, key=new.key))
+            self._write(now, None, new, created=row.created)
+        self._restore(now, row, new.key, stays)
+
+    def _restore(self, now: int, old: ValueRow, key: bytes, others: list[bytes]) -> None:
+        """What `old` was besides its value, the value under `key` is: its other keys, its lease, its lock."""
+        row = self.existing(now, key)
+        for other in others:
+            self._emit(Event(Kind.LINK, now, key=key, other=other), row.volatile)
+        if old.lease > now:
+            self._emit(Event(Kind.WORK, now, key=key, until=old.lease), row.volatile)
+        row.lock_owner, row.lock_until = old.lock_owner, old.lock_until
+
     def _rewrite(self, now: int, row: ValueRow, key: bytes, value: bytes) -> tuple[int, bytes]:
         if row.volatile:
             self._check_volatile(row, len(value))
@@ -209,10 +239,11 @@ class ValueOperations:
             raise Locked(f"{_said(key)} is locked by somebody else: try again later")
 
     def _check_volatile(self, row: ValueRow | None, size: int) -> None:
-        freed = row.size if row is not None and row.volatile else 0
-        if self._residents.volatile_bytes - freed + size > self._settings.volatile_bytes:
+        freed = row.size + VOLATILE_ROW_BYTES if row is not None and row.volatile else 0
+        wanted = self._residents.volatile_bytes - freed + size + VOLATILE_ROW_BYTES
+        if wanted > self._settings.volatile_bytes:
             raise MemoryFull(
-                f"values in memory only have reached {self._settings.volatile_bytes} bytes: "
+                f"jobs and values in memory only have reached {self._settings.volatile_bytes} bytes: "
                 "delete some, persist some, or allow more"
             )
 

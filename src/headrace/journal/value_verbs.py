@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from headrace.journal import checks
+from headrace.journal.checks import key_bytes
+from headrace.journal.checks import text as key_text
 from headrace.journal.engine import Engine
-from headrace.journal.errors import BadRequest
 from headrace.journal.job import Data
 from headrace.journal.rows import ValueRow
 from headrace.journal.scan import PAGE, Cursor, Page, check_pattern, decode_cursor, read_page
 from headrace.journal.value import Type, Value, decode, encode
 from headrace.journal.value_operations import NewValue, is_locked
 from headrace.kernel.durations import Duration, microseconds
-from headrace.kernel.errors import TooLarge
 
-KEY_BYTES_MAX = 65_535
 LOCK_US = 60_000_000
 """How long a lock holds when nobody says."""
 
@@ -39,7 +39,9 @@ class ValueVerbs:
         `timestamp_us` wins, whoever comes last. KeyTaken if there is a value and it is not to `overwrite`.
         """
         raw, (kind, data) = key_bytes(key), encode(value)
-        self._check_size(data)
+        checks.size(data, self._engine.settings.value_bytes)
+        if timestamp_us is not None:
+            checks.time_us(timestamp_us)
         life = None if ttl is None else microseconds(ttl)
 
         def operation(now: int) -> bool:
@@ -83,12 +85,13 @@ class ValueVerbs:
     def range(self, low: str = "", high: str | None = None, count: int | None = None) -> Iterator[Value]:
         """The values with keys from `low` to `high`, both included, in the order of the keys."""
         upper = None if high is None else key_bytes(high)
-        return self._scan(Cursor(None, low.encode("utf-8", "surrogateescape"), upper, None), count)
+        return self._scan(Cursor(None, key_bytes(low) if low != "" else b"", upper, None), count)
 
     def match(self, pattern: str, count: int | None = None) -> Iterator[Value]:
         """The values whose keys match a regular expression (RE2), anywhere unless it is anchored."""
-        check_pattern(pattern.encode())
-        return self._scan(Cursor(None, b"", None, pattern.encode()), count)
+        raw = key_bytes(pattern)
+        check_pattern(raw)
+        return self._scan(Cursor(None, b"", None, raw), count)
 
     def delete(
         self, key: str, *, now: bool = False, timestamp_us: int | None = None, owner: object = None
@@ -99,6 +102,8 @@ class ValueVerbs:
         `now` it is gone without a trace.
         """
         raw = key_bytes(key)
+        if timestamp_us is not None:
+            checks.time_us(timestamp_us)
 
         def operation(at: int) -> bool:
             stamp = at if timestamp_us is None else timestamp_us
@@ -123,9 +128,8 @@ class ValueVerbs:
     def resize(self, key: str, size: int, *, owner: object = None) -> None:
         """Cut a value to `size` bytes, or fill it up with zero bytes."""
         raw = key_bytes(key)
-        self._engine.do(
-            lambda now: self._engine.values.resize(now, raw, size, owner), len(raw) + max(0, size)
-        )
+        room = len(raw) + checks.count(size, "a size")
+        self._engine.do(lambda now: self._engine.values.resize(now, raw, size, owner), room)
 
     def lock(self, key: str, owner: object, until: Duration = 60.0) -> None:
         """Nobody but `owner` changes the value for that long. Locked if somebody else has it."""
@@ -164,7 +168,9 @@ class ValueVerbs:
     # --- inside
 
     def _scan(self, cursor: Cursor, count: int | None) -> Iterator[Value]:
-        left = count
+        return self._pages(cursor, None if count is None else checks.count(count, "how many"))
+
+    def _pages(self, cursor: Cursor, left: int | None) -> Iterator[Value]:
         while left is None or left > 0:
             wanted, size = cursor, PAGE if left is None else min(left, PAGE)
             page, values = self._engine.do(lambda now: self._page(now, wanted, size))  # noqa: B023
@@ -184,24 +190,6 @@ class ValueVerbs:
         return len(key) + (
             self._engine.settings.value_bytes if row is None or row.value is None else row.size
         )
-
-    def _check_size(self, data: bytes) -> None:
-        limit = self._engine.settings.value_bytes
-        if len(data) > limit:
-            raise TooLarge(f"a value has up to {limit} bytes, not {len(data)}")
-
-
-def key_bytes(key: str) -> bytes:
-    if not isinstance(key, str) or not key:
-        raise BadRequest(f"a key is a text that is not empty, not {key!r}")
-    raw = key.encode("utf-8", "surrogateescape")
-    if len(raw) > KEY_BYTES_MAX:
-        raise TooLarge(f"a key has up to {KEY_BYTES_MAX} bytes, not {len(raw)}")
-    return raw
-
-
-def key_text(key: bytes) -> str:
-    return key.decode("utf-8", "surrogateescape")
 
 
 def value_of(key: bytes, row: ValueRow, value: bytes | None, now: int) -> Value:

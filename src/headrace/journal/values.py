@@ -33,7 +33,7 @@ class ValueTable:
         self._expiring: list[tuple[int, int, ValueRow]] = []
         self._count = 0
         self._residents = residents
-        self.apply: dict[int, Callable[[Event, int], None]] = {
+        self._by_kind: dict[int, Callable[[Event, int], None]] = {
             Kind.SET: self._set,
             Kind.LINK: self._link,
             Kind.DELETE: self._delete,
@@ -41,6 +41,7 @@ class ValueTable:
             Kind.TOUCH: self._touch,
             Kind.WORK: self._work,
         }
+        self.apply = dict.fromkeys(self._by_kind, self._fold)
 
     def __len__(self) -> int:
         return len(self.by_key) + len(self.deleted)
@@ -71,6 +72,12 @@ class ValueTable:
 
     # --- what each event does
 
+    def _fold(self, event: Event, place: int) -> None:
+        """Values expire without an event: in a replay, what was over when this happened must go first."""
+        if self._expiring and self._expiring[0][0] <= event.at:
+            self.expire(event.at)
+        self._by_kind[event.kind](event, place)
+
     def _set(self, event: Event, place: int) -> None:
         assert event.key is not None
         row = self.by_key.get(event.key)
@@ -83,7 +90,8 @@ class ValueTable:
         row.type = event.type or 0
         row.expires, row.ttl = event.expires, event.ttl
         row.created = event.created or event.at
-        row.modified = row.accessed = event.at
+        row.modified = event.at
+        row.accessed = max(row.accessed, event.at)
         row.stamp = event.stamp or 0
         row.place = place
         self._residents.changed(row, event.value or b"")
@@ -148,4 +156,4 @@ class ValueTable:
 
     def _still(self, entry: tuple[int, int, ValueRow]) -> bool:
         time, _count, row = entry
-        return row.expires == time and self.by_key.get(row.keys[0]) is row
+        return row.expires == time and bool(row.keys) and self.by_key.get(row.keys[0]) is row

@@ -49,6 +49,8 @@ class File:
     def write(self, parts: Sequence[BytesLike], offset: int) -> int:
         """Write all of `parts` one after another from `offset`; the number of bytes written."""
         try:  # not _translated: this is called for every append, and a generator costs more than it
+            if len(parts) <= _IOV_MAX:
+                return self._write_all(parts, offset) - offset
             start = offset
             for at in range(0, len(parts), _IOV_MAX):
                 offset = self._write_all(parts[at : at + _IOV_MAX], offset)

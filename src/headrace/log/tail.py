@@ -11,17 +11,19 @@ tail is two files that take turns: one is written while the other is poured and 
     16   8  index that the first event of the payload has in the log
     24   8  durable: every event below this index was safe when the record was written
     32   4  number of events
-    36   4  zero
+    36   4  a number that whoever opened the tail drew by lot
     40  ..  payload
 
 A record is valid if and only if its checksum matches. Records follow one another from offset 0, each with
-the index at which the one before ended; what an earlier use of the file left behind has smaller indexes and
-ends the row. A crash may leave the last records in pieces, in any order if they were not synced: they are
-cut. But if a valid record further on says that something missing was durable, it is damage, and is told.
+the index at which the one before ended and with the same number; what an earlier use of the file left behind
+has smaller indexes, or another number, and ends the row. A crash may leave the last records in pieces, in any
+order if they were not synced: they are cut. But if a valid record further on says that something missing was
+durable, it is damage, and is told.
 """
 
 from __future__ import annotations
 
+import secrets
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +37,7 @@ TAIL_FILES = ("tail-0", "tail-1")
 TAIL_BYTES = 4 << 20
 _MAGIC = b"hrt1"
 _HEADER = struct.Struct("<4sIQQQII")
+_SEALED = struct.Struct("<4sIQ")
 _SUMMED = struct.Struct("<QQII")
 _SUMMED_FROM = 16
 
@@ -44,6 +47,7 @@ class Record:
     index: int
     durable: int
     count: int
+    opening: int
     payload: bytes
 
     @property
@@ -57,6 +61,7 @@ class Tail:
     def __init__(self, files: list[File], salt: int) -> None:
         self._files = files
         self._salt = salt
+        self._opening = secrets.randbits(32)
         self._current = 0
         self.bytes = 0
         """What the current file holds."""
@@ -69,7 +74,8 @@ class Tail:
         files = [disk.open(directory / name, write=True, create=True) for name in TAIL_FILES]
         for file in files:
             if file.size() < TAIL_BYTES:
-                file.allocate(TAIL_BYTES)
+                # Written once, not only reserved: a sync then has no new blocks to record, a third quicker.
+                file.write([bytes(TAIL_BYTES - file.size())], file.size())
                 file.sync()
         if fresh:
             disk.sync_dir(directory)
@@ -77,11 +83,10 @@ class Tail:
 
     def write(self, payload: bytes, index: int, count: int, durable: int) -> None:
         """Add a record: safe from a crash of the process at once, from one of the machine after `sync`."""
-        summed = _SUMMED.pack(index, durable, count, 0)
-        digest = xxhash.xxh3_64(summed, self._salt)
-        digest.update(payload)
-        header = _HEADER.pack(_MAGIC, len(payload), digest.intdigest(), index, durable, count, 0)
-        self.bytes += self._files[self._current].write([header + payload], self.bytes)
+        summed = _SUMMED.pack(index, durable, count, self._opening) + payload
+        seal = xxhash.xxh3_64_intdigest(summed, self._salt)
+        record = _SEALED.pack(_MAGIC, len(payload), seal) + summed
+        self.bytes += self._files[self._current].write((record,), self.bytes)
 
     def reserve(self, size: int) -> None:
         """Be sure that `size` bytes more can be written, or raise DiskFull with nothing changed."""
@@ -143,7 +148,7 @@ def _read_row(data: bytes, salt: int) -> _Row:
     records: list[Record] = []
     at = 0
     while (record := _record_at(data, at, salt)) is not None:
-        if records and record.index != records[-1].next_index:
+        if records and (record.index, record.opening) != (records[-1].next_index, records[0].opening):
             break
         records.append(record)
         at += _HEADER.size + len(record.payload)
@@ -160,13 +165,13 @@ def _read_row(data: bytes, salt: int) -> _Row:
 def _record_at(data: bytes, at: int, salt: int) -> Record | None:
     if at + _HEADER.size > len(data):
         return None
-    magic, length, seal, index, durable, count, _zero = _HEADER.unpack_from(data, at)
+    magic, length, seal, index, durable, count, opening = _HEADER.unpack_from(data, at)
     end = at + _HEADER.size + length
     if magic != _MAGIC or end > len(data):
         return None
     if xxhash.xxh3_64_intdigest(data[at + _SUMMED_FROM : end], salt) != seal:
         return None
-    return Record(index, durable, count, data[at + _HEADER.size : end])
+    return Record(index, durable, count, opening, data[at + _HEADER.size : end])
 
 
 def _is_there(disk: Disk, path: Path) -> bool:

@@ -1,0 +1,67 @@
+"""Reading a journal that another process may have open: without its lock, without changing anything.
+
+The state is what the log and the tail say at this moment. The tail may be poured into the log, and its files
+used again, while they are being read; then the tail seems to begin too late, and both are read once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from headrace.journal.engine import LOG_DIRECTORY, settings_of
+from headrace.journal.events import Event, to_batch
+from headrace.journal.replay import events_of, replay
+from headrace.journal.state import State
+from headrace.kernel.clock import Clock, SystemClock
+from headrace.kernel.errors import Damaged
+from headrace.log.disk import Disk
+from headrace.log.log import Log
+from headrace.log.positions import read_positions
+from headrace.log.tail import read_tail
+
+_TRIES = 20
+_ALL = 1 << 62
+
+
+def read_state(path: Path, clock: Clock | None = None) -> State:
+    """The state of the journal in that directory, with all values in memory."""
+    disk = Disk()
+    for left in reversed(range(_TRIES)):
+        with Log.open(path / LOG_DIRECTORY, read_only=True) as log:
+            start = max(read_positions(disk, log.path).get("state", 0), log.first_index)
+            settings = replace(settings_of(log), memory_bytes=_ALL)
+            state = State(settings, (clock or SystemClock()).now_us())
+            end = replay(log, start, state)
+            try:
+                for place, event in _tail_events(disk, path, log, end):
+                    state.apply(event, place)
+            except Damaged:
+                if not left:
+                    raise
+                continue
+        return state
+    raise AssertionError
+
+
+def read_events(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Every event that is kept, oldest first: the index of each batch's first one, and the batch."""
+    disk = Disk()
+    with Log.open(path / LOG_DIRECTORY, read_only=True) as log:
+        end = log.first_index
+        for batch in log.read():
+            yield batch.base_index, batch.records
+            end = batch.next_index
+        events = [event for _place, event in _tail_events(disk, path, log, end)]
+        if events:
+            yield end, to_batch(events)
+
+
+def _tail_events(disk: Disk, path: Path, log: Log, end: int) -> Iterator[tuple[int, Event]]:
+    for record in read_tail(disk, path, log.meta.salt, end):
+        for place, event in enumerate(events_of(record, path), record.index):
+            if place >= end:
+                yield place, event

@@ -1,0 +1,215 @@
+"""The FJ server: one journal on one port.
+
+    server = await FjServer.start(journal, host, port)
+    ...
+    await server.stop()
+
+Everything that has arrived on a connection is done in one go, under one lock, in the thread of the event
+loop; that touches memory only. A thread beside it brings the events to the disk, and each reply leaves when
+its request is safe. Requests that come meanwhile share the next sync.
+
+A peer is bounded in everything: the size of a frame, how much may wait to be sent to it (then nothing more is
+read from it), how many requests a second, how many connections there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.journal.journal import Journal
+from headrace.kernel.errors import HeadraceError
+from headrace.server.fj_connection import Connection
+from headrace.server.fj_functions import Functions
+from headrace.wire.fj import Limits, Request
+
+_logger = logging.getLogger("headrace.server")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    connections: int = 1000
+    requests_per_s: float | None = None
+    """On one connection; a quicker one is slowed down."""
+    key_bytes: int = 65_535
+    value_bytes: int = 16 << 20
+    waiting_bytes: int = 8 << 20
+    """Replies that may wait for one peer before nothing more is read from it."""
+    listened_keys: int = 10_000
+    """Keys that one connection may listen to."""
+    drain_s: float = 5.0
+    """How long stopping waits for replies to leave."""
+
+
+class FjServer:
+    def __init__(self, journal: Journal, limits: ServerLimits) -> None:
+        """Use `FjServer.start`."""
+        self.journal = journal
+        self.engine = journal.engine
+        self.limits = limits
+        self.wire_limits = Limits(limits.key_bytes, limits.value_bytes)
+        self.functions = Functions(journal.engine)
+        self.connections: set[Connection] = set()
+        self.requests = 0
+        self.refused = 0
+        self._loop = asyncio.get_running_loop()
+        self._server: asyncio.Server | None = None
+        self._unsafe: deque[tuple[int, Connection, bytes]] = deque()
+        """Replies that leave when their ticket is settled, in order."""
+        self._wanted = 0
+        self._wake = threading.Event()
+        self._stopping = False
+        self._committer = threading.Thread(target=self._commit, name="headrace-fj", daemon=True)
+        self._waiting: dict[bytes, set[Connection]] = {}
+        self._alarm: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def start(
+        cls, journal: Journal, host: str = "127.0.0.1", port: int = 0, limits: ServerLimits | None = None
+    ) -> FjServer:
+        server = cls(journal, limits or ServerLimits())
+        server._server = await server._loop.create_server(lambda: Connection(server), host, port)
+        server._committer.start()
+        server.engine.woken = server._woken
+        return server
+
+    @property
+    def address(self) -> tuple[str, int]:
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return host, port
+
+    async def stop(self) -> None:
+        """Take no more requests, answer what was taken, close. The journal stays open."""
+        assert self._server is not None
+        self._server.close()
+        for connection in list(self.connections):
+            connection.finish()
+        deadline = self._loop.time() + self.limits.drain_s
+        while self.connections and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.abort()
+        self._stopping = True
+        self._wake.set()
+        await self._loop.run_in_executor(None, self._committer.join)
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self.engine.woken = lambda: None
+
+    # --- what connections ask for
+
+    def handle(self, connection: Connection, requests: list[Request]) -> None:
+        """Do these requests; their replies leave when they are safe."""
+        operation = self.functions.operation
+        self.requests += len(requests)
+        try:
+            results, ticket = self.engine.run([operation(request, connection) for request in requests])
+        except HeadraceError as error:
+            results, ticket = [error] * len(requests), 0
+        now = self.engine.clock.now_us()
+        connection.answer(requests, results, now, ticket)
+        if ticket and not self.engine.syncs:
+            self.engine.settle(ticket)
+        if ticket and self._waiting:
+            self.look_for_jobs()
+
+    def when_safe(self, ticket: int, connection: Connection, reply: bytes) -> None:
+        self._unsafe.append((ticket, connection, reply))
+        self._wanted = max(self._wanted, ticket)
+        self._wake.set()
+
+    def wait_for_job(self, domain: bytes, connection: Connection) -> None:
+        self._waiting.setdefault(domain, set()).add(connection)
+        self._loop.call_soon(self.look_for_jobs)
+
+    def soon(self, call: Callable[[bytes, int], None], key: bytes, kind: int) -> None:
+        """Call it in the loop, from any thread."""
+        self._loop.call_soon_threadsafe(call, key, kind)
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        for domain in [domain for domain, waiting in self._waiting.items() if connection in waiting]:
+            self._waiting[domain].discard(connection)
+            if not self._waiting[domain]:
+                del self._waiting[domain]
+
+    def look_for_jobs(self) -> None:
+        """Tell those who wait for a job that there is one, or look again when there will be."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        if not self._waiting:
+            return
+        with contextlib.suppress(HeadraceError):
+            due, next_at = self.engine.now(self._due_domains)
+            for domain in due:
+                for connection in self._waiting.pop(domain, ()):
+                    connection.push(domain, 0)
+            if next_at is not None and self._waiting:
+                delay = max(0, next_at - self.engine.clock.now_us()) / 1_000_000
+                self._alarm = self._loop.call_later(min(delay, 3600.0), self.look_for_jobs)
+
+    # --- inside
+
+    def _due_domains(self, now: int) -> tuple[list[bytes], int | None]:
+        """Which of the domains that are waited for have a job now, and when the next one may."""
+        self.engine.jobs.tick(now)
+        schedule = self.engine.state.jobs.schedule
+        due, times = [], []
+        for domain in self._waiting:
+            name = domain.decode(errors="replace") or None
+            ready = schedule.first_of_any() if name is None else schedule.first(name)
+            if ready is not None:
+                due.append(domain)
+            elif (time := schedule.next_time(name)) is not None:
+                times.append(time)
+        return due, min(times, default=None)
+
+    def _woken(self) -> None:
+        """Called in another thread that shares the journal."""
+        if self._waiting:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.look_for_jobs)
+
+    def _commit(self) -> None:
+        """The thread that waits for the disk, so that the loop does not."""
+        settled = 0
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            wanted = self._wanted
+            failure = None
+            if wanted > settled:
+                try:
+                    self.engine.settle(wanted)
+                    settled = wanted
+                except HeadraceError as error:
+                    failure = error
+            with contextlib.suppress(RuntimeError):  # the loop may be closed by now
+                if failure is None:
+                    self._loop.call_soon_threadsafe(self._release, settled)
+                else:
+                    self._loop.call_soon_threadsafe(self._break, failure)
+            if self._stopping:
+                return
+
+    def _release(self, settled: int) -> None:
+        unsafe = self._unsafe
+        while unsafe and unsafe[0][0] <= settled:
+            _ticket, connection, reply = unsafe.popleft()
+            connection.send_safe(reply)
+        if unsafe:
+            self._wake.set()
+
+    def _break(self, failure: HeadraceError) -> None:
+        """Nothing that waits was made safe: nobody is told that it was."""
+        _logger.error("the journal %s failed: %s", self.journal.name, failure)
+        self._unsafe.clear()
+        for connection in list(self.connections):
+            connection.abort()

@@ -1,0 +1,197 @@
+"""One connection of an FJ client: bytes in, replies and pushes out, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from headrace.journal.errors import BadRequest
+from headrace.kernel.errors import HeadraceError
+from headrace.server.fj_functions import refusal
+from headrace.wire.errors import ProtocolError
+from headrace.wire.fj import Function, Pair, Reply, Request, encode_reply
+from headrace.wire.fj_requests import RequestParser
+
+if TYPE_CHECKING:
+    from headrace.server.fj import FjServer
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, server: FjServer) -> None:
+        self._server = server
+        self._parser = RequestParser(server.wire_limits)
+        self._transport: asyncio.Transport | None = None
+        self._unsafe = 0
+        """Replies that wait for the disk."""
+        self._unsafe_bytes = 0
+        self._choked = False
+        """The peer does not read what it is sent."""
+        self._closing = False
+        self._keys: set[bytes] = set()
+        self._locks: set[bytes] = set()
+        self._pushes: dict[bytes, int] = {}
+        """Pushes for a peer that does not read: the last one of each key."""
+        self._allowance = 0.0
+        self._counted_at = 0.0
+
+    # --- what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if len(self._server.connections) >= self._server.limits.connections:
+            self._server.refused += 1
+            error = BadRequest("too many connections: try again later")
+            self._transport.write(encode_reply(refusal(Request(0, 0), error, 0)))
+            self._transport.close()
+            return
+        self._server.connections.add(self)
+        self._transport.set_write_buffer_limits(high=self._server.limits.waiting_bytes)
+        self._counted_at = asyncio.get_running_loop().time()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        try:
+            requests = self._parser.feed(data)
+        except ProtocolError as error:
+            self._give_up(error)
+            return
+        if requests:
+            for at, request in enumerate(requests):
+                if request.function == Function.QUIT:
+                    self._server.handle(self, requests[:at])
+                    self.finish()
+                    return
+            self._server.handle(self, requests)
+            self._slow_down(len(requests))
+        if self._parser.failed is not None:
+            self._give_up(self._parser.failed)
+
+    def pause_writing(self) -> None:
+        self._choked = True
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._choked = False
+        pushes, self._pushes = self._pushes, {}
+        for key, kind in pushes.items():
+            self.push(key, kind)
+        self._regulate()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._closing = True
+        self._server.forget(self)
+        engine = self._server.engine
+        for key in self._keys:
+            engine.listeners.remove(key, self._told)
+        for key in self._locks:
+            with contextlib.suppress(HeadraceError):
+                engine.now(lambda now: engine.values.unlock(now, key, self))  # noqa: B023
+
+    # --- what the server calls
+
+    def answer(
+        self, requests: list[Request], results: Sequence[Reply | HeadraceError], now: int, ticket: int
+    ) -> None:
+        """Send the replies to these requests, now if there is nothing to wait for."""
+        parts = []
+        for request, result in zip(requests, results, strict=True):
+            if isinstance(result, HeadraceError):
+                self._server.refused += 1
+                result = refusal(request, result, now)
+            parts.append(encode_reply(result))
+        reply = b"".join(parts)
+        if self._unsafe or (ticket and self._server.engine.syncs):
+            self._unsafe += 1
+            self._unsafe_bytes += len(reply)
+            self._server.when_safe(ticket, self, reply)
+            self._regulate()
+        elif self._transport is not None:
+            self._transport.write(reply)
+
+    def send_safe(self, reply: bytes) -> None:
+        self._unsafe -= 1
+        self._unsafe_bytes -= len(reply)
+        if self._transport is not None:
+            self._transport.write(reply)
+            if self._closing and not self._unsafe:
+                self._transport.close()
+        self._regulate()
+
+    def finish(self) -> None:
+        """Take nothing more; close when everything is answered."""
+        self._closing = True
+        if self._transport is not None and not self._unsafe:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # --- Peer, for the functions
+
+    def listen(self, key: bytes) -> None:
+        if key in self._keys:
+            return
+        if len(self._keys) >= self._server.limits.listened_keys:
+            raise BadRequest(f"a connection listens to up to {self._server.limits.listened_keys} keys")
+        self._keys.add(key)
+        self._server.engine.listeners.add(key, self._told)
+
+    def wait_for_job(self, domain: bytes) -> None:
+        self._server.wait_for_job(domain, self)
+
+    def holds(self, key: bytes, *, locked: bool) -> None:
+        (self._locks.add if locked else self._locks.discard)(key)
+
+    def push(self, key: bytes, kind: int) -> None:
+        if self._transport is None or self._closing:
+            return
+        if self._choked:
+            self._pushes[key] = kind
+        else:
+            now = self._server.engine.clock.now_us()
+            self._transport.write(encode_reply(Reply(0, 0, now, None, b"", [Pair(key, kind, b"")])))
+
+    # --- inside
+
+    def _told(self, key: bytes, kind: int) -> None:
+        """A value changed, perhaps in another thread."""
+        with contextlib.suppress(RuntimeError):
+            self._server.soon(self.push, key, kind)
+
+    def _give_up(self, error: HeadraceError) -> None:
+        """The bytes make no sense any more: say so and close."""
+        self._server.refused += 1
+        if self._transport is not None:
+            now = self._server.engine.clock.now_us()
+            self._transport.write(encode_reply(refusal(Request(0, 0), error, now)))
+        self.finish()
+
+    def _regulate(self) -> None:
+        """Read from the peer only while not too much waits for it."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._choked or self._unsafe_bytes > self._server.limits.waiting_bytes:
+            self._transport.pause_reading()
+        elif self._allowance >= 0:
+            self._transport.resume_reading()
+
+    def _slow_down(self, count: int) -> None:
+        rate = self._server.limits.requests_per_s
+        if rate is None or self._transport is None:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        self._allowance = min(rate, self._allowance + (now - self._counted_at) * rate) - count
+        self._counted_at = now
+        if self._allowance < 0 and not self._transport.is_closing():
+            self._transport.pause_reading()
+            loop.call_later(-self._allowance / rate, self._go_on)
+
+    def _go_on(self) -> None:
+        self._allowance = 0.0
+        self._counted_at = asyncio.get_running_loop().time()
+        self._regulate()
