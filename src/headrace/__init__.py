@@ -3,6 +3,7 @@
     open, Store, Stream        typed streams in a directory, without a server
     at_key, START, END, STOP   places in a stream, and how a listener ends
     Journal, JournalSettings   jobs without duplicates, and keys with values
+    spool                      requests for a journal's server, kept in files until it has them
     writer, reader, channel    an embedded queue of bytes
     Settings                   durability, finalization, retention, compression
     HeadraceError              and its five kinds, by what the caller can do
@@ -14,6 +15,7 @@ The log of Arrow record batches below everything is `headrace.log.Log`.
 import importlib
 import types
 
+from headrace.client.spool import Spool as spool
 from headrace.journal.journal import Journal
 from headrace.journal.settings import JournalSettings
 from headrace.kernel.errors import (
@@ -29,11 +31,11 @@ from headrace.log.batcher import FlushPolicy
 from headrace.log.channel import Channel, channel
 from headrace.log.queue import Reader, Writer, reader, writer
 from headrace.log.settings import Settings
+from headrace.store import Store, StreamConfig
+from headrace.store import open_store as open  # noqa: A004
 from headrace.stream.entry import Entry
 from headrace.stream.listener import STOP
 from headrace.stream.places import END, START, at_key
-from headrace.store import Store, StreamConfig
-from headrace.store import open_store as open  # noqa: A004
 from headrace.stream.stream import Stream
 
 __version__ = "0.1.0"
@@ -64,6 +66,7 @@ __all__ = [
     "channel",
     "open",
     "reader",
+    "spool",
     "writer",
 ]
 

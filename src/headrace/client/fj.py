@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 from headrace.client.awaited import AsyncFjClient, Link
@@ -55,5 +56,6 @@ async def aconnect(
     except (OSError, TimeoutError) as error:
         raise CannotConnect(f"nobody answers at {where} ({error}): is the server running?") from error
     connected = transport.get_extra_info("socket")
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with contextlib.suppress(OSError):  # closed by the server already: the first call will tell why
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return AsyncFjClient(link, clock)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from headrace.client.conversation import Conversation, lost
 from headrace.client.errors import CannotConnect, NoAnswer
+from headrace.journal.errors import BadRequest
 from headrace.kernel.errors import Closed, HeadraceError
 from headrace.wire.fj import Function, Limits, Reply, Request
 
@@ -39,13 +40,17 @@ class Line:
     @classmethod
     def connect(cls, host: str, port: int, timeout: float, limits: Limits | None = None) -> Line:
         where = f"{host}:{port}"
+        if not timeout > 0:
+            raise BadRequest(
+                f"a timeout is a time in seconds, not {timeout}: without one a client could hang"
+            )
         try:
             connected = socket.create_connection((host, port), timeout)
         except OSError as error:
             raise CannotConnect(f"nobody answers at {where} ({error}): is the server running?") from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.settimeout(None)
-        limit = struct.pack("ll", int(timeout), int(timeout % 1 * 1_000_000))
+        limit = struct.pack("ll", *divmod(max(1, round(timeout * 1_000_000)), 1_000_000))
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         return cls(connected, where, timeout, limits)
@@ -130,11 +135,15 @@ class Line:
         self.check_open()
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
+        if not poll.poll(max(0.0, seconds) * 1000):  # interrupted here, nothing is lost
+            return
         try:
-            if poll.poll(max(0.0, seconds) * 1000):
-                self._hear()
+            self._hear()
         except OSError as error:
             raise self._broken(error) from error
+        except BaseException:
+            self._broken("interrupted")
+            raise
 
     def _hear(self) -> list[tuple[int, Reply]]:
         data = self._socket.recv(RECEIVE_BYTES)

@@ -76,10 +76,11 @@ class Spool:
                 if self._closed:
                     raise Closed(f"the spool {self._directory} is closed")
                 self._append(raw)
-                if self._sync:
-                    os.fdatasync(self._fd)
-                assert self._pinger is not None
-                self._pinger.ping()
+                written = os.dup(self._fd) if self._sync else -1
+            if self._sync:
+                _synced(written)  # outside the lock: threads need not wait for each other's syncs
+            if (pinger := self._pinger) is not None:
+                pinger.ping()
         except OSError as error:
             raise self._failed(error) from error
 
@@ -134,11 +135,7 @@ class Spool:
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._hour, self._owner = hour, os.getpid()
         if self._sync:  # whoever made the file may not have come to this yet
-            directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            _synced(os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def _release(self) -> None:
         if self._fd >= 0:
@@ -149,3 +146,11 @@ class Spool:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return DiskFull(f"there is no room for the request in {self._directory}: free some and try again")
         return DiskFailed(f"the request may not be in {self._directory}: {error.strerror or error}")
+
+
+def _synced(fd: int) -> None:
+    """Sync, and close."""
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)

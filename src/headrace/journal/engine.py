@@ -134,11 +134,14 @@ class Engine:
             raise
 
     def run(
-        self, operations: Sequence[tuple[Callable[[int], T], int]]
+        self,
+        operations: Sequence[tuple[Callable[[int], T], int]],
+        enough: Callable[[], bool] | None = None,
     ) -> tuple[list[T | HeadraceError], int]:
         """Do operations, each on up to so many bytes of keys and values, as a whole or not at all.
 
         Their results or errors, and what to settle before anybody is told: 0 if there is nothing to wait for.
+        When there is `enough` of them, the rest is left undone, and there are fewer results.
         """
         ledger, results = self._ledger, list[T | HeadraceError]()
         if ledger.behind(sum(size for _operation, size in operations)):
@@ -152,6 +155,8 @@ class Engine:
                     results.append(operation(now))
                 except HeadraceError as error:
                     results.append(error)
+                if enough is not None and enough():
+                    break
             if ledger.upcoming == before:
                 return results, 0
             if not ledger.syncs:

@@ -251,7 +251,8 @@ class JobVerbs:
     def redrive_as(self, repaired: Iterable[tuple[int, str, Data, int]]) -> int:
         """Put dead jobs back as (id, resource, value, priority) say, all or none of them; how many.
 
-        One that is not dead any more is passed over, so that repeating this changes nothing.
+        One that is not dead any more is passed over, so that repeating this changes nothing. If the resource
+        has a pending job by now, that one stays as it is, and the dead one is dropped.
         """
         jobs = [
             (id_, resource_bytes(name), checks.domain(domain_of(name)), checks.priority(rank), *encode(value))
@@ -264,9 +265,12 @@ class JobVerbs:
             count = 0
             for id_, raw, domain, rank, kind, value in jobs:
                 row = dead.get(id_)
-                if row is not None:
-                    self._engine.jobs.bury(now, row)
-                    self._engine.jobs.put(now, NewJob(raw, domain, rank, now, kind, value, now))
+                if row is None:
+                    continue
+                kept = row.domain if row.resource == raw else domain
+                self._engine.jobs.bury(now, row)
+                if raw not in self._engine.state.jobs.pending:
+                    self._engine.jobs.put(now, NewJob(raw, kept, rank, now, kind, value, now))
                     count += 1
             return count
 

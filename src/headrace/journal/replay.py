@@ -20,7 +20,6 @@ from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.tail import Record, read_tail
 
-_ENDS = pa.array([Kind.DONE, Kind.DROP], pa.int8())
 _EVENTS = msgspec.msgpack.Decoder(list[Event])
 
 
@@ -63,9 +62,10 @@ def replay(log: Log, start: int, state: State) -> int:
 
 def _gone_ids(log: Log, start: int) -> pa.Array | None:
     """Jobs that were done or dropped: nothing that is said about them matters any more."""
+    ends = pa.array([Kind.DONE, Kind.DROP], pa.int8())
     found = []
     for batch in log.read(start, columns=["kind", "id"]):
-        ended = pc.is_in(batch.records.column("kind"), value_set=_ENDS)
+        ended = pc.is_in(batch.records.column("kind"), value_set=ends)
         found.append(batch.records.column("id").filter(ended))
     ids = pa.concat_arrays(found) if found else None
     return ids if ids is not None and len(ids) else None

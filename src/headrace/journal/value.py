@@ -102,7 +102,11 @@ def added(kind: int, raw: bytes, delta_kind: int, delta: bytes) -> bytes:
             packed = _FLOATS[len(raw)].pack(number + step)
         except OverflowError:
             packed = _INFINITY
-        if math.isinf(_FLOATS[len(packed)].unpack(packed)[0]) and math.isfinite(number) and math.isfinite(step):
+        if (
+            math.isinf(_FLOATS[len(packed)].unpack(packed)[0])
+            and math.isfinite(number)
+            and math.isfinite(step)
+        ):
             raise OutOfRange(f"{number} + {step} does not fit a float of {len(raw)} bytes")
         return packed
     raise WrongType(f"ADD needs two numbers of one kind, not {_name(kind)} and {_name(delta_kind)}")

@@ -56,6 +56,12 @@ class LogFull(Retryable):
     code = "log_full"
 
 
+class Busy(Retryable):
+    """Too many at once. Try again later."""
+
+    code = "busy"
+
+
 # --- Refused
 
 

@@ -19,9 +19,10 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from headrace.journal import checks
 from headrace.journal.journal import Journal
 from headrace.kernel.errors import HeadraceError
 from headrace.server.fj_connection import Connection
@@ -79,6 +80,11 @@ class FjServer:
         return server
 
     @property
+    def waits(self) -> bool:
+        """Whether some client waits for a job."""
+        return bool(self._waiting)
+
+    @property
     def address(self) -> tuple[str, int]:
         assert self._server is not None
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -104,20 +110,24 @@ class FjServer:
 
     # --- what connections ask for
 
-    def handle(self, connection: Connection, requests: list[Request]) -> None:
-        """Do these requests; their replies leave when they are safe."""
-        operation = self.functions.operation
-        self.requests += len(requests)
+    def handle(self, connection: Connection, requests: Sequence[Request]) -> int:
+        """Do these requests, or as many as are a fair portion; how many. Replies leave when they are safe."""
+        functions = self.functions
+        functions.produced = 0
+        operations = [functions.operation(request, connection) for request in requests]
         try:
-            results, ticket = self.engine.run([operation(request, connection) for request in requests])
+            results, ticket = self.engine.run(operations, functions.enough)
         except HeadraceError as error:
             results, ticket = [error] * len(requests), 0
+        requests = requests[: len(results)]
+        self.requests += len(requests)
         now = self.engine.clock.now_us()
         connection.answer(requests, results, now, ticket)
         if ticket and not self.engine.syncs:
             self.engine.settle(ticket)
         if ticket and self._waiting:
             self.look_for_jobs()
+        return len(requests)
 
     def when_safe(self, ticket: int, connection: Connection, reply: bytes) -> None:
         self._unsafe.append((ticket, connection, reply))
@@ -163,7 +173,7 @@ class FjServer:
         schedule = self.engine.state.jobs.schedule
         due, times = [], []
         for domain in self._waiting:
-            name = domain.decode(errors="replace") or None
+            name = checks.domain(checks.text(domain)) or None
             ready = schedule.first_of_any() if name is None else schedule.first(name)
             if ready is not None:
                 due.append(domain)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from headrace.journal.errors import BadRequest
-from headrace.kernel.errors import HeadraceError
+from headrace.kernel.errors import Busy, HeadraceError
 from headrace.server.fj_functions import refusal
 from headrace.wire.errors import ProtocolError
 from headrace.wire.fj import Function, Pair, Reply, Request, encode_reply
@@ -18,17 +18,26 @@ if TYPE_CHECKING:
     from headrace.server.fj import FjServer
 
 
+_PORTION = 512
+_QUIT = int(Function.QUIT)
+
+
 class Connection(asyncio.Protocol):
     def __init__(self, server: FjServer) -> None:
         self._server = server
         self._parser = RequestParser(server.wire_limits)
         self._transport: asyncio.Transport | None = None
+        self._backlog: list[Request] = []
+        """What was asked and is not done yet; nothing is read while there is some."""
         self._unsafe = 0
         """Replies that wait for the disk."""
         self._unsafe_bytes = 0
         self._choked = False
         """The peer does not read what it is sent."""
-        self._closing = False
+        self._ending = False
+        """Nothing more is taken from the peer."""
+        self._told_off = False
+        self._scheduled = False
         self._keys: set[bytes] = set()
         self._locks: set[bytes] = set()
         self._pushes: dict[bytes, int] = {}
@@ -42,7 +51,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         if len(self._server.connections) >= self._server.limits.connections:
             self._server.refused += 1
-            error = BadRequest("too many connections: try again later")
+            error = Busy("there are too many connections: try again later")
             self._transport.write(encode_reply(refusal(Request(0, 0), error, 0)))
             self._transport.close()
             return
@@ -51,23 +60,15 @@ class Connection(asyncio.Protocol):
         self._counted_at = asyncio.get_running_loop().time()
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self._ending:
             return
-        try:
-            requests = self._parser.feed(data)
-        except ProtocolError as error:
-            self._give_up(error)
-            return
-        if requests:
-            for at, request in enumerate(requests):
-                if request.function == Function.QUIT:
-                    self._server.handle(self, requests[:at])
-                    self.finish()
-                    return
-            self._server.handle(self, requests)
-            self._slow_down(len(requests))
-        if self._parser.failed is not None:
-            self._give_up(self._parser.failed)
+        with contextlib.suppress(ProtocolError):  # the parser remembers; what came before is done first
+            self._backlog += self._parser.feed(data)
+        self._work()
+
+    def eof_received(self) -> bool:
+        self.finish()
+        return True  # stay open until everything is answered
 
     def pause_writing(self) -> None:
         self._choked = True
@@ -78,10 +79,10 @@ class Connection(asyncio.Protocol):
         pushes, self._pushes = self._pushes, {}
         for key, kind in pushes.items():
             self.push(key, kind)
-        self._regulate()
+        self._work()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._closing = True
+        self._ending, self._backlog = True, []
         self._server.forget(self)
         engine = self._server.engine
         for key in self._keys:
@@ -93,7 +94,7 @@ class Connection(asyncio.Protocol):
     # --- what the server calls
 
     def answer(
-        self, requests: list[Request], results: Sequence[Reply | HeadraceError], now: int, ticket: int
+        self, requests: Sequence[Request], results: Sequence[Reply | HeadraceError], now: int, ticket: int
     ) -> None:
         """Send the replies to these requests, now if there is nothing to wait for."""
         parts = []
@@ -116,17 +117,15 @@ class Connection(asyncio.Protocol):
         self._unsafe_bytes -= len(reply)
         if self._transport is not None:
             self._transport.write(reply)
-            if self._closing and not self._unsafe:
-                self._transport.close()
-        self._regulate()
+        self._work()
 
     def finish(self) -> None:
         """Take nothing more; close when everything is answered."""
-        self._closing = True
-        if self._transport is not None and not self._unsafe:
-            self._transport.close()
+        self._ending = True
+        self._work()
 
     def abort(self) -> None:
+        self._backlog = []
         if self._transport is not None:
             self._transport.abort()
 
@@ -147,7 +146,7 @@ class Connection(asyncio.Protocol):
         (self._locks.add if locked else self._locks.discard)(key)
 
     def push(self, key: bytes, kind: int) -> None:
-        if self._transport is None or self._closing:
+        if self._transport is None or self._transport.is_closing():
             return
         if self._choked:
             self._pushes[key] = kind
@@ -162,19 +161,49 @@ class Connection(asyncio.Protocol):
         with contextlib.suppress(RuntimeError):
             self._server.soon(self.push, key, kind)
 
-    def _give_up(self, error: HeadraceError) -> None:
-        """The bytes make no sense any more: say so and close."""
+    def _work(self) -> None:
+        """Do a portion of what was asked; the rest when its replies have left, and others had their turn."""
+        if self._backlog and not self._choked and self._unsafe_bytes <= self._server.limits.waiting_bytes:
+            portion = self._backlog[:_PORTION]
+            if _has_quit(portion):
+                del portion[[request.function for request in portion].index(_QUIT) :]
+                self._ending = True
+            done = self._server.handle(self, portion) if portion else 0
+            self._slow_down(done)
+            if self._ending and done == len(portion) < min(_PORTION, len(self._backlog)):
+                self._backlog = []  # what follows a QUIT
+            del self._backlog[:done]
+            if self._backlog and not self._scheduled:
+                self._scheduled = True
+                asyncio.get_running_loop().call_soon(self._work_on)
+        if not self._backlog:
+            if self._parser.failed is not None and not self._told_off:
+                self._tell_off(self._parser.failed)
+            if self._ending and not self._unsafe and self._transport is not None:
+                self._transport.close()
+        self._regulate()
+
+    def _work_on(self) -> None:
+        self._scheduled = False
+        self._work()
+
+    def _tell_off(self, error: HeadraceError) -> None:
+        """The bytes make no sense any more: say so, and take no more of them."""
         self._server.refused += 1
-        if self._transport is not None:
-            now = self._server.engine.clock.now_us()
-            self._transport.write(encode_reply(refusal(Request(0, 0), error, now)))
-        self.finish()
+        self._ending = self._told_off = True
+        reply = encode_reply(refusal(Request(0, 0), error, self._server.engine.clock.now_us()))
+        if self._unsafe:
+            self._unsafe += 1
+            self._unsafe_bytes += len(reply)
+            self._server.when_safe(0, self, reply)
+        elif self._transport is not None:
+            self._transport.write(reply)
 
     def _regulate(self) -> None:
         """Read from the peer only while not too much waits for it."""
         if self._transport is None or self._transport.is_closing():
             return
-        if self._choked or self._unsafe_bytes > self._server.limits.waiting_bytes:
+        if self._choked or self._backlog or self._unsafe_bytes > self._server.limits.waiting_bytes:
             self._transport.pause_reading()
         elif self._allowance >= 0:
             self._transport.resume_reading()
@@ -195,3 +224,7 @@ class Connection(asyncio.Protocol):
         self._allowance = 0.0
         self._counted_at = asyncio.get_running_loop().time()
         self._regulate()
+
+
+def _has_quit(requests: Sequence[Request]) -> bool:
+    return any(request.function == _QUIT for request in requests)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from headrace.journal import checks
 from headrace.journal.checks import RESERVED, TIME_MAX_US
 from headrace.journal.engine import Engine
 from headrace.journal.errors import BadRequest, LeaseLost, NoSuchKey
@@ -55,6 +56,8 @@ Operation = Callable[[int], Reply]
 
 class Functions:
     def __init__(self, engine: Engine) -> None:
+        self.produced = 0
+        """Bytes of values in replies."""
         self._engine = engine
         self._by_number: dict[int, Callable[[Request, Peer, int], Reply]] = {
             Function.NOP: lambda request, peer, now: Reply(request.identifier, 0, now),
@@ -70,6 +73,10 @@ class Functions:
             Function.NEXT: self._next,
             Function.LINK: self._link,
         }
+
+    def enough(self) -> bool:
+        """Whether the replies since `produced` was 0 are as large as one portion should be."""
+        return self.produced > REPLY_BYTES
 
     def operation(self, request: Request, peer: Peer) -> tuple[Operation, int]:
         """What to run for a request, and how many bytes of keys and values it may bring."""
@@ -127,6 +134,7 @@ class Functions:
             values.work_on(now, key, timeout)
         busy = BUSY if _busy(row, now) else 0
         pair = Pair(key, row.type, value if flags & DATA else b"")
+        self.produced += len(value)
         return Reply(request.identifier, busy, row.stamp, row.expires, b"", [pair])
 
     def _get_job(self, request: Request, now: int) -> Reply:
@@ -140,6 +148,7 @@ class Functions:
         if busy and request.flags & WORKED_ON:
             raise NoSuchKey("it is worked on")
         value = self._engine.read(row) if request.flags & DATA else b""
+        self.produced += len(value)
         return Reply(request.identifier, busy, row.stamp, None, b"", [Pair(request.key, row.type, value)])
 
     def _get_many(self, request: Request, now: int, query: int) -> Reply:
@@ -161,6 +170,7 @@ class Functions:
             for key, row in page.rows
             if not (skip and row.lease > now)
         ]
+        self.produced += sum(len(pair.key) + len(pair.value or b"") for pair in pairs)
         return Reply(request.identifier, 0, now, None, b"", pairs, page.cursor)
 
     def _delete(self, request: Request, peer: Peer, now: int) -> Reply:
@@ -232,10 +242,7 @@ class Functions:
             return self._give_back(request, now, priority, due)
         value = request.value or b""
         self._check_size(value)
-        try:
-            domain = parts[0].decode() or domain_of(resource.decode())
-        except UnicodeDecodeError:
-            raise BadRequest("a domain and a resource are UTF-8") from None
+        domain = checks.domain(checks.text(parts[0]) or domain_of(checks.text(resource)))
         if priority is None:
             raise BadRequest("a job needs a priority from 0 to 255")
         job = NewJob(
@@ -272,10 +279,7 @@ class Functions:
         until = _time(request.timeout) or now + engine.lease_us
         if until <= now:
             raise BadRequest("a lease must end in time to come")
-        try:
-            domain = request.key.decode() or None
-        except UnicodeDecodeError:
-            raise BadRequest("a domain is UTF-8") from None
+        domain = checks.domain(checks.text(request.key)) or None
         wanted = Wanted(domain, until, flags & OVERWRITE != 0, engine.settings.fair)
         most = (request.count or 0xFFFF) if flags & QUERY == RANGE else 1
         pairs: list[Pair] = []
@@ -284,6 +288,7 @@ class Functions:
             row, value = found
             pairs.append(Pair(row.resource, row.type, value if flags & DATA else b""))
             size += len(row.resource) + len(value)
+        self.produced += size
         if pairs:
             return Reply(request.identifier, 0, now, until, b"", pairs)
         if flags & LISTEN:
@@ -293,6 +298,7 @@ class Functions:
     # --- inside
 
     def _changed(self, request: Request, now: int, new: tuple[int, bytes]) -> Reply:
+        self.produced += len(new[1])
         return Reply(request.identifier, 0, now, None, b"", [Pair(request.key, *new)])
 
     def _check_size(self, value: bytes) -> None:

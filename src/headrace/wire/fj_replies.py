@@ -49,11 +49,11 @@ class ReplyParser(Parser[Reply]):
 
     def feed(self, data: bytes) -> list[Reply]:
         """All replies that are whole now; see Parser.feed."""
-        if len(data) == _LEAST and data[:4] == REPLY_MAGIC and data[6:8] == b"\0\0" and not data[16]:
-            # By far the commonest: one reply alone that says nothing but that all is well.
-            if not self._rest and self._open is None and self.failed is None:
-                number, timestamp = data[4] << 8 | data[5], int.from_bytes(data[8:16], "big")
-                return [tuple.__new__(Reply, (number, 0, timestamp, None, b"", None, None))]
+        alone = not self._rest and self._open is None and self.failed is None and len(data) == _LEAST
+        if alone and data[:4] == REPLY_MAGIC and data[6:8] == b"\0\0" and not data[16]:
+            # By far the commonest: one reply that says nothing but that all is well.
+            number, timestamp = data[4] << 8 | data[5], int.from_bytes(data[8:16], "big")
+            return [tuple.__new__(Reply, (number, 0, timestamp, None, b"", None, None))]
         return super().feed(data)
 
     def _parse(self, data: bytes, found: list[Reply]) -> int:
