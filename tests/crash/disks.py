@@ -44,6 +44,9 @@ class _WatchedFile(File):
         with self.disk.around("write", self, parts=parts, offset=offset):
             return super().write(parts, offset)
 
+    def write_one(self, data: BytesLike, offset: int) -> int:
+        return self.write((data,), offset)
+
     def truncate(self, size: int) -> None:
         with self.disk.around("truncate", self, size=size):
             super().truncate(size)

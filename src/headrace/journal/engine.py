@@ -144,7 +144,7 @@ class Engine:
         When there is `enough` of them, the rest is left undone, and there are fewer results.
         """
         ledger, results = self._ledger, list[T | HeadraceError]()
-        if ledger.behind(sum(size for _operation, size in operations)):
+        if ledger.behind(operations[0][1] if len(operations) == 1 else sum([size for _, size in operations])):
             ledger.pour()
         with ledger.lock:
             self._check_open()

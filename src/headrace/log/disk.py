@@ -58,6 +58,16 @@ class File:
         except OSError as error:
             raise error_for(error, self.path) from error
 
+    def write_one(self, data: BytesLike, offset: int) -> int:
+        """`write` for what is in one piece: the same promise, at half the cost."""
+        try:
+            written = os.pwrite(self.fd, data, offset)
+        except OSError as error:
+            raise error_for(error, self.path) from error
+        if written < len(data):
+            self.write((memoryview(data)[written:],), offset + written)
+        return len(data)
+
     def _write_all(self, parts: Sequence[BytesLike], offset: int) -> int:
         wanted = sum([part.nbytes if part.__class__ is memoryview else len(part) for part in parts])
         written = os.pwritev(self.fd, parts, offset)

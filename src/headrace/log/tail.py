@@ -86,7 +86,7 @@ class Tail:
         summed = _SUMMED.pack(index, durable, count, self._opening) + payload
         seal = xxhash.xxh3_64_intdigest(summed, self._salt)
         record = _SEALED.pack(_MAGIC, len(payload), seal) + summed
-        self.bytes += self._files[self._current].write((record,), self.bytes)
+        self.bytes += self._files[self._current].write_one(record, self.bytes)
 
     def reserve(self, size: int) -> None:
         """Be sure that `size` bytes more can be written, or raise DiskFull with nothing changed."""

@@ -37,6 +37,7 @@ class Connection(asyncio.Protocol):
         self._ending = False
         """Nothing more is taken from the peer."""
         self._told_off = False
+        self._paused = False
         self._scheduled = False
         self._keys: set[bytes] = set()
         self._locks: set[bytes] = set()
@@ -165,8 +166,9 @@ class Connection(asyncio.Protocol):
         """Do a portion of what was asked; the rest when its replies have left, and others had their turn."""
         if self._backlog and not self._choked and self._unsafe_bytes <= self._server.limits.waiting_bytes:
             portion = self._backlog[:_PORTION]
-            if _has_quit(portion):
-                del portion[[request.function for request in portion].index(_QUIT) :]
+            numbers = [request[0] for request in portion]
+            if _QUIT in numbers:
+                del portion[numbers.index(_QUIT) :]
                 self._ending = True
             done = self._server.handle(self, portion) if portion else 0
             self._slow_down(done)
@@ -201,11 +203,14 @@ class Connection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read from the peer only while not too much waits for it."""
-        if self._transport is None or self._transport.is_closing():
+        full = bool(self._choked or self._backlog or self._allowance < 0)
+        full = full or self._unsafe_bytes > self._server.limits.waiting_bytes
+        if full == self._paused or self._transport is None or self._transport.is_closing():
             return
-        if self._choked or self._backlog or self._unsafe_bytes > self._server.limits.waiting_bytes:
+        self._paused = full
+        if full:
             self._transport.pause_reading()
-        elif self._allowance >= 0:
+        else:
             self._transport.resume_reading()
 
     def _slow_down(self, count: int) -> None:
@@ -216,15 +221,10 @@ class Connection(asyncio.Protocol):
         now = loop.time()
         self._allowance = min(rate, self._allowance + (now - self._counted_at) * rate) - count
         self._counted_at = now
-        if self._allowance < 0 and not self._transport.is_closing():
-            self._transport.pause_reading()
+        if self._allowance < 0:
             loop.call_later(-self._allowance / rate, self._go_on)
 
     def _go_on(self) -> None:
         self._allowance = 0.0
         self._counted_at = asyncio.get_running_loop().time()
         self._regulate()
-
-
-def _has_quit(requests: Sequence[Request]) -> bool:
-    return any(request.function == _QUIT for request in requests)
