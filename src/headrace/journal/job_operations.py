@@ -69,7 +69,7 @@ class JobOperations:
         self._emit = emit
         self._read = read
         self._residents = residents
-        self._volatile_id = -(1 << 62)  # negative, and growing: the oldest first
+        self._volatile_id: int | None = None
 
     def put(self, now: int, job: NewJob) -> int:
         """One pending job of that resource: changed if there is one, else new. Its id."""
@@ -85,7 +85,7 @@ class JobOperations:
         priority, attempts = job.priority, 0
         if row is None:
             volatile = not job.persist
-            id = self._next_volatile_id() if volatile else self._emit.upcoming  # noqa: A001
+            id = self._next_volatile_id(now) if volatile else self._emit.upcoming  # noqa: A001
         else:
             volatile, id, attempts = row.volatile, row.id, row.attempts  # noqa: A001
             if self._settings.keep_highest_priority:
@@ -127,7 +127,20 @@ class JobOperations:
             self._emit(Event(Kind.DONE, now, row.id, row.resource), row.volatile)
             row.attempts = attempts
         else:
-            event = Event(Kind.TAKE, now, row.id, row.resource, until=wanted.until, attempts=attempts)
+            event = Event(
+                Kind.TAKE,
+                now,
+                row.id,
+                row.resource,
+                None,
+                None,
+                None,
+                None,
+                wanted.until,
+                None,
+                None,
+                attempts,
+            )
             self._emit(event, row.volatile)
         return row, value
 
@@ -232,8 +245,9 @@ class JobOperations:
             raise LeaseLost(f"job {id} is not leased to you any more: its lease ended, or it was finished")
         return row
 
-    def _next_volatile_id(self) -> int:
-        self._volatile_id += 1
+    def _next_volatile_id(self, now: int) -> int:
+        """Negative, and growing: the oldest first; from the time on, so that none is ever used twice."""
+        self._volatile_id = now - (1 << 62) if self._volatile_id is None else self._volatile_id + 1
         return self._volatile_id
 
     def _check_volatile(self, row: JobRow | None, size: int) -> None:

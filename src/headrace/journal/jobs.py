@@ -5,7 +5,6 @@ A resource has at most one pending job, one leased job beside it, and one dead o
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -63,13 +62,11 @@ class JobTable:
     # --- what each event does
 
     def _put(self, event: Event, place: int) -> None:
-        assert event.id is not None
-        assert event.key is not None
-        earlier = self.pending.get(event.key)
+        row = JobRow(event, place)
+        earlier = self.pending.get(row.resource)
         if earlier is not None:  # the schedule still has it somewhere, and will see that it is gone
             self._remove(earlier, event.at)
-        row = JobRow(event.id, event.key)
-        self._fill(row, event, place)
+        self._residents.added(row, event.value or b"")
         self._to_pending(row, event.at)
 
     def _held(self, event: Event, place: int) -> None:
@@ -141,25 +138,15 @@ class JobTable:
 
     # --- inside
 
-    def _fill(self, row: JobRow, event: Event, place: int) -> None:
-        row.domain = sys.intern(event.domain or "")
-        row.priority = event.priority or 0
-        due, stamp = event.due or 0, event.stamp or 0
-        row.due = due
-        row.stamp = due if due == stamp else stamp  # one number in memory, not two that are equal
-        row.expires = event.expires
-        row.attempts = event.attempts or 0
-        row.type = event.type or 0
-        row.place = row.id if place == row.id else place
-        self._residents.changed(row, event.value or b"")
-
     def _restated(self, event: Event, place: int) -> JobRow:
         assert event.id is not None
         assert event.key is not None
         row = self.leased.get(event.id) or self.find(event.key, event.id)
         if row is None:
-            row = JobRow(event.id, event.key)
-        self._fill(row, event, place)
+            row = JobRow(event, place)
+        else:
+            row.fill(event, place)
+        self._residents.changed(row, event.value or b"")
         return row
 
     def _known(self, event: Event, table: dict[bytes, JobRow]) -> JobRow | None:

@@ -33,6 +33,10 @@ class Residents:
     def changed(self, row: Row, value: bytes) -> None:
         """The row has this value now."""
         self.forget(row)
+        self.added(row, value)
+
+    def added(self, row: Row, value: bytes) -> None:
+        """A new row has this value."""
         row.value = value
         size = len(value)
         self.bytes += size

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from sys import intern
+
+from headrace.journal.events import Event
 
 
 class Where(IntEnum):
@@ -33,27 +36,34 @@ class JobRow:
         "where",
     )
 
-    def __init__(self, id: int, resource: bytes) -> None:  # noqa: A002
-        self.id = id
-        """Index of the event that made it; negative, and not in the log at all, if it is volatile."""
-        self.resource = resource
-        self.domain = ""
-        self.priority = 0
-        self.due = 0
-        self.value: bytes | None = b""
-        """The payload; None while it is on the disk only, at `place`."""
-        self.type = 0
-        self.attempts = 0
+    def __init__(self, event: Event, place: int) -> None:
         self.lease = 0
         """When it ends; for a dead job when it died."""
-        self.expires: int | None = None
-        self.stamp = 0
-        self.place = id
-        """Index of the last complete event."""
         self.where = 0
+        self.value: bytes | None = b""
+        """The payload; None while it is on the disk only, at `place`."""
+        self.fill(event, place)
+
+    def fill(self, event: Event, place: int) -> None:
+        """What a complete event says, except for the payload."""
+        _, _, id_, key, _, domain, priority, due, _, expires, stamp, attempts, kind, *_ = event
+        assert id_ is not None
+        assert key is not None
+        self.id = id_
+        """Index of the event that made it; negative, and not in the log at all, if it is volatile."""
+        self.resource = key
+        self.domain = intern(domain or "")
+        self.priority = priority or 0
+        self.due = due or 0
+        self.stamp = self.due if stamp == due else stamp or 0  # one number in memory, not two that are equal
+        self.expires = expires
+        self.attempts = attempts or 0
+        self.type = kind or 0
+        self.place = id_ if place == id_ else place
+        """Index of the last complete event."""
 
     def copy(self) -> JobRow:
-        new = JobRow(self.id, self.resource)
+        new = JobRow.__new__(JobRow)
         for name in JobRow.__slots__:
             setattr(new, name, getattr(self, name))
         return new

@@ -12,8 +12,9 @@ Nothing is taken out of the middle. A row that is taken or gone says so, and is 
 the front; a pending job that changes gets a new row. A heap with too many stale entries is made anew. So
 `next` is as quick with a million jobs as with a thousand.
 
-For each domain that has ready jobs there is a head which is not larger than its first ready job, and
-likewise for waiting ones: a head that proves too small is replaced by the true one when it is met.
+Each domain that has ready jobs has one head which is not larger than its first ready job, and likewise for
+waiting ones: a head that proves too small is replaced by the true one when it is met; one that a smaller head
+has replaced is thrown away then.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from heapq import heapify, heappop, heappush
 from headrace.journal.rows import JobRow, Where
 
 _Waiting = tuple[int, int, JobRow]
+_Rank = tuple[int, int, int]
+"""Priority, due time and id: what jobs are served by."""
+_NONE: list[JobRow] = []
 _PENDING, _LEASED = int(Where.PENDING), int(Where.LEASED)
 
 
@@ -65,17 +69,19 @@ class _Lane:
 
 
 class _Domain:
-    __slots__ = ("lanes", "waiting")
+    __slots__ = ("lanes", "ready_head", "waiting", "waiting_head")
 
     def __init__(self) -> None:
         self.lanes: dict[int, _Lane] = {}
         self.waiting: list[_Waiting] = []
+        self.ready_head: _Rank | None = None
+        self.waiting_head: int | None = None
 
 
 class Schedule:
     def __init__(self) -> None:
         self._domains: dict[str, _Domain] = {}
-        self._ready_heads: list[tuple[int, int, int, str]] = []
+        self._ready_heads: list[tuple[_Rank, str]] = []
         self._waiting_heads: list[tuple[int, str]] = []
         self._lives: list[_Waiting] = []
         """When pending jobs expire, of all domains."""
@@ -99,6 +105,8 @@ class Schedule:
 
     def due(self, now: int) -> list[JobRow]:
         """Move what has become due to ready. The jobs whose lease or life has ended: the caller decides."""
+        if not ((self._waiting_heads and self._waiting_heads[0][0] <= now) or self._lives):
+            return _NONE
         ended: list[JobRow] = []
         while self._lives and self._lives[0][0] <= now:
             entry = heappop(self._lives)
@@ -106,9 +114,9 @@ class Schedule:
                 ended.append(entry[2])
         heads = self._waiting_heads
         while heads and heads[0][0] <= now:
-            _time, name = heappop(heads)
+            head, name = heappop(heads)
             domain = self._domains.get(name)
-            if domain is None:
+            if domain is None or domain.waiting_head != head:
                 continue
             waiting = domain.waiting
             while waiting and waiting[0][0] <= now:
@@ -117,8 +125,9 @@ class Schedule:
                     self._make_ready(row)
                 elif row.where == _LEASED and row.lease == time:
                     ended.append(row)
+            domain.waiting_head = None
             if waiting:
-                heappush(heads, (waiting[0][0], name))
+                self._head_of_waiting(domain, waiting[0][0], name)
         return ended
 
     def first(self, name: str) -> JobRow | None:
@@ -151,13 +160,17 @@ class Schedule:
         """By priority, then due time, then age, over all domains."""
         heads = self._ready_heads
         while heads:
-            head = heads[0]
-            row = self.first(head[3])
-            if row is not None and (row.priority, row.due, row.id) == head[:3]:
-                return row
+            head, name = heads[0]
+            domain = self._domains.get(name)
+            if domain is not None and domain.ready_head == head:
+                row = self.first(name)
+                if row is not None and _rank(row) == head:
+                    return row
+                domain.ready_head = None if row is None else _rank(row)
+                if row is not None:
+                    heappush(heads, (_rank(row), name))
+                    # the one that proved too small is still first, and goes now
             heappop(heads)
-            if row is not None:
-                heappush(heads, (row.priority, row.due, row.id, row.domain))
         return None
 
     def first_in_turn(self) -> JobRow | None:
@@ -179,14 +192,16 @@ class Schedule:
             return _first_time(domain) if domain is not None else None
         heads = self._waiting_heads
         while heads:
-            time, head = heads[0]
-            domain = self._domains.get(head)
-            true = _first_time(domain) if domain is not None else None
-            if true == time:
-                return time
+            head, of = heads[0]
+            domain = self._domains.get(of)
+            if domain is not None and domain.waiting_head == head:
+                time = _first_time(domain)
+                if time == head:
+                    return time
+                domain.waiting_head = None
+                if time is not None:
+                    self._head_of_waiting(domain, time, of)
             heappop(heads)
-            if true is not None:
-                heappush(heads, (true, head))
         return None
 
     # --- inside
@@ -196,11 +211,11 @@ class Schedule:
         lane = domain.lanes.get(row.priority)
         if lane is None:
             lane = domain.lanes[row.priority] = _Lane()
-        queue = lane.queue
-        is_first = not queue or lane.late or row.due < queue[-1].due
         lane.add(row)
-        if is_first:  # or may be: a head too many does no harm
-            heappush(self._ready_heads, (row.priority, row.due, row.id, row.domain))
+        rank = (row.priority, row.due, row.id)
+        if domain.ready_head is None or rank < domain.ready_head:
+            domain.ready_head = rank
+            heappush(self._ready_heads, (rank, row.domain))
             self._few_heads()
         self._turns.setdefault(row.domain, None)
 
@@ -209,23 +224,27 @@ class Schedule:
         entry = (time, row.id, row)
         waiting = domain.waiting
         heappush(waiting, entry)
-        if waiting[0] is entry:
-            heappush(self._waiting_heads, (time, row.domain))
+        if domain.waiting_head is None or time < domain.waiting_head:
+            self._head_of_waiting(domain, time, row.domain)
             self._few_heads()
         if worth_a_look(waiting) and 2 * sum(map(_agrees, waiting)) < len(waiting):
             domain.waiting = [entry for entry in waiting if _agrees(entry)]
             heapify(domain.waiting)
 
+    def _head_of_waiting(self, domain: _Domain, time: int, name: str) -> None:
+        domain.waiting_head = time
+        heappush(self._waiting_heads, (time, name))
+
     def _few_heads(self) -> None:
-        """Heads that were overtaken by smaller ones are not kept for ever."""
-        heads = self._ready_heads
-        if worth_a_look(heads) and len(heads) > 4 * len(self._domains):
-            rows = [row for name in list(self._domains) if (row := self.first(name)) is not None]
-            self._ready_heads = [(row.priority, row.due, row.id, row.domain) for row in rows]
+        """Heads that were replaced by smaller ones are not kept for ever."""
+        domains = self._domains.items()
+        if worth_a_look(self._ready_heads) and len(self._ready_heads) > 4 * len(domains):
+            self._ready_heads = [(each.ready_head, name) for name, each in domains if each.ready_head]
             heapify(self._ready_heads)
-        if worth_a_look(self._waiting_heads) and len(self._waiting_heads) > 4 * len(self._domains):
-            domains = self._domains.items()
-            self._waiting_heads = [(each.waiting[0][0], name) for name, each in domains if each.waiting]
+        if worth_a_look(self._waiting_heads) and len(self._waiting_heads) > 4 * len(domains):
+            self._waiting_heads = [
+                (each.waiting_head, name) for name, each in domains if each.waiting_head is not None
+            ]
             heapify(self._waiting_heads)
 
     def _domain(self, name: str) -> _Domain:
@@ -257,3 +276,7 @@ def worth_a_look(heap: Sized) -> bool:
     """Whether to count what is stale: at each power of two, so that counting costs next to nothing."""
     size = len(heap)
     return size > 64 and size & (size - 1) == 0
+
+
+def _rank(row: JobRow) -> _Rank:
+    return row.priority, row.due, row.id
