@@ -34,6 +34,7 @@ from headrace.wire.fj import (
     Request,
     encode_reply,
 )
+from headrace.wire.fj_many import unpack_jobs, unpack_keys
 from headrace.wire.fj_requests import RequestParser
 
 DAY_US = 86_400_000_000
@@ -96,6 +97,9 @@ class Shelf:
         match request.function:
             case Function.NOP | Function.QUIT:
                 return reply
+            case Function.SET if request.query == Query.RANGE and request.upper == b"":
+                for resource, kind, value in unpack_jobs(request.value or b""):
+                    self.job(request._replace(upper=resource, type=kind, value=value), now)
             case Function.SET if request.query == Query.RANGE:
                 self.job(request, now)
             case Function.SET:
@@ -104,6 +108,14 @@ class Shelf:
                 return self.get(request, reply, now, who)
             case Function.NEXT:
                 return self.next(request, reply, now, who)
+            case Function.DELETE if not key:
+                lost = []
+                for resource in unpack_keys(request.value or b""):
+                    try:
+                        self.delete(request._replace(key=resource))
+                    except LeaseLost:
+                        lost.append(Pair(resource))
+                return reply._replace(pairs=lost)
             case Function.DELETE:
                 self.delete(request)
             case Function.ADD | Function.NOT | Function.TRUNCATE:

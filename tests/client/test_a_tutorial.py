@@ -82,11 +82,17 @@ def test_many_jobs_are_taken_and_done_together(client: FjClient, server: StandIn
     assert pipeline.results() == [None] * 1000
     jobs = client.next_batch(600, lease="5m")
     assert {job.value for job in jobs} == set(range(600))
-    client.done_batch(jobs)
+    assert client.done_batch(jobs) == []
     assert len(server.shelf.pending) == 400
     assert not server.shelf.leased
-    with pytest.raises(LeaseLost):
-        client.done_batch(jobs[:2])
+    assert client.done_batch(jobs[:2]) == jobs[:2]
+
+
+def test_many_jobs_are_put_in_one_request(client: FjClient) -> None:
+    client.put_batch([f"job {number}" for number in range(1000)], values=range(1000), priority=3)
+    assert [job.value for job in client.next_batch(1000)] == list(range(1000))
+    with pytest.raises(BadRequest, match="2 resources, but 1 values"):
+        client.put_batch(["a", "b"], values=[1])
 
 
 def test_waiting_for_a_job_ends_when_somebody_puts_one(client: FjClient, server: StandIn) -> None:

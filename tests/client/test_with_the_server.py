@@ -77,6 +77,11 @@ def test_jobs_by_the_thousand(jobs: FjClient) -> None:
     jobs.done_batch(found)
     assert jobs.next() == Nothing(None)
     assert jobs.next_batch(5) == []
+    jobs.put_batch([f"https://example.com/{n}" for n in range(100)], values=[b"x"] * 100)
+    found = jobs.next_batch(200, "example.com", lease="1m")
+    assert len(found) == 100
+    assert jobs.done_batch(found) == []
+    assert jobs.done_batch(found[:3]) == found[:3]
 
 
 def test_taking_for_good(jobs: FjClient) -> None:

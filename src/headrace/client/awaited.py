@@ -190,6 +190,7 @@ class AsyncFjClient:
     # --- jobs
 
     put = _awaited(ClientWords.put)
+    put_batch = _awaited(ClientWords.put_batch)
     next_batch = _awaited(ClientWords.next_batch)
     done = _awaited(ClientWords.done)
     fail = _awaited(ClientWords.fail)
@@ -208,12 +209,9 @@ class AsyncFjClient:
             return await self._run(self._words.next(domain, lease=lease, delete=delete))
         return await self._talk(self._words.wait_for_job(domain, wait, lease=lease, delete=delete))
 
-    async def done_batch(self, jobs: Iterable[Job]) -> None:
-        """Many jobs are done. All are tried; then the first error is raised, if there is one."""
-        answers = await asyncio.gather(*(self.done(job) for job in jobs), return_exceptions=True)
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                raise answer
+    async def done_batch(self, jobs: Iterable[Job]) -> list[Job]:
+        """Many jobs are done; those whose lease was lost."""
+        return [job for call in self._words.done_batch(jobs) for job in await self._run(call)]
 
     # --- values
 

@@ -71,6 +71,7 @@ class FjClient:
     # --- jobs
 
     put = _now(ClientWords.put)
+    put_batch = _now(ClientWords.put_batch)
     next_batch = _now(ClientWords.next_batch)
     done = _now(ClientWords.done)
     fail = _now(ClientWords.fail)
@@ -90,12 +91,9 @@ class FjClient:
         with self._lock:
             return self._talk(self._words.wait_for_job(domain, wait, lease=lease, delete=delete))
 
-    def done_batch(self, jobs: Iterable[Job]) -> None:
-        """Many jobs are done. All are tried; then the first error is raised, if there is one."""
-        with self.pipeline() as pipeline:
-            for job in jobs:
-                pipeline.done(job)
-        pipeline.results()
+    def done_batch(self, jobs: Iterable[Job]) -> builtins.list[Job]:
+        """Many jobs are done; those whose lease was lost."""
+        return [job for call in self._words.done_batch(jobs) for job in self._run(call)]
 
     # --- values
 
@@ -212,6 +210,7 @@ class Pipeline:
         self._sent: builtins.list[Pending[Any]] = []
 
     put = _queued(ClientWords.put)
+    put_batch = _queued(ClientWords.put_batch)
     next = _queued(ClientWords.next)
     next_batch = _queued(ClientWords.next_batch)
     done = _queued(ClientWords.done)

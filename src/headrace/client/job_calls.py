@@ -6,15 +6,15 @@ In what is given back, empty parts keep what the job has: a client does not know
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from functools import partial
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 from headrace.client.answers import NO_JOB, carried_out, failure, pairs_of, raw, text
 from headrace.client.calls import Call, Pause, Words, persisted
 from headrace.journal.errors import BadRequest, LeaseLost
 from headrace.journal.job import Data, Desk, Job, Nothing
+from headrace.journal.job_operations import domain_of
 from headrace.journal.value import Type, decode, encode
 from headrace.kernel.durations import Duration, microseconds
 from headrace.kernel.errors import HeadraceError
@@ -31,6 +31,7 @@ from headrace.wire.fj import (
     Reply,
     Request,
 )
+from headrace.wire.fj_many import pack_jobs, pack_keys
 
 _WORKED_ON = PERSIST | RANGE | WORKED_ON
 
@@ -49,20 +50,33 @@ class JobWords(Words):
         persist: bool = True,
     ) -> Call[None]:
         """Work on the resource: now, `after` a while, or at `due_us`. A pending job of it is updated."""
-        if not 0 <= priority <= 255:
-            raise BadRequest(f"a priority is 0 to 255, the smallest first, not {priority}")
-        if after is not None and due_us is not None:
-            raise BadRequest("give either `after` or `due_us`, not both")
-        if after is not None:
-            due_us = self.moment(after)
-        if due_us is not None and due_us < 0:
-            raise BadRequest(f"a due time is microseconds since 1970, not {due_us}")
-        place = raw(f"{domain or ''}:{priority}:{due_us or 0}")
+        place = self._place(domain, priority, after, due_us)
         kind, data = (None, None) if value is None else encode(value)
         flags, name = persisted(persist) | RANGE, raw(resource)
         now, timeout = self.now_us(), self.moment(ttl)
         request = Request(Function.SET, 0, flags, now, timeout, 0, place, name, kind, data)
         return Call(request, partial(carried_out, name))
+
+    def put_batch(
+        self,
+        resources: Iterable[str],
+        *,
+        domain: str | None = None,
+        priority: int = 128,
+        after: Duration | None = None,
+        values: Iterable[Data] | None = None,
+        persist: bool = True,
+    ) -> Call[None]:
+        """Work on all these resources, in one request: all of it happens, or nothing."""
+        names = [raw(resource) for resource in resources]
+        coded = [encode(None)] * len(names) if values is None else [encode(value) for value in values]
+        if len(coded) != len(names):
+            raise BadRequest(f"{len(names)} resources, but {len(coded)} values")
+        packed = pack_jobs((name, *value) for name, value in zip(names, coded, strict=True))
+        place = self._place(domain, priority, after, None)
+        flags, now = persisted(persist) | RANGE, self.now_us()
+        request = Request(Function.SET, 0, flags, now, None, 0, place, b"", Type.BUFFER, packed)
+        return Call(request, partial(carried_out, place))
 
     def next(
         self,
@@ -102,6 +116,25 @@ class JobWords(Words):
             partial(carried_out, name),
         )
 
+    def done_batch(self, jobs: Iterable[Job]) -> list[Call[list[Job]]]:
+        """These jobs are done: a request for each lease. They answer those whose lease was lost."""
+        by_lease: dict[int, list[Job]] = {}
+        for job in jobs:
+            by_lease.setdefault(_leased(job).lease_until_us, []).append(job)
+        return [self._done_together(lease, together) for lease, together in by_lease.items()]
+
+    def _done_together(self, lease: int, jobs: list[Job]) -> Call[list[Job]]:
+        packed = pack_keys(raw(job.resource) for job in jobs)
+
+        def lost(reply: Reply) -> list[Job]:
+            if reply.error:
+                raise failure(reply.error)
+            gone = {text(pair.key) for pair in pairs_of(reply)}
+            return [job for job in jobs if job.resource in gone]
+
+        request = Request(Function.DELETE, 0, PERSIST, self.now_us(), lease, type=Type.BUFFER, value=packed)
+        return Call(request, lost)
+
     def fail(self, job: Job, retry_in: Duration | None = None) -> Call[None]:
         """Give the job back; it is due again after `retry_in`, or after a time that grows by attempts."""
         due = self.moment(retry_in)
@@ -130,6 +163,18 @@ class JobWords(Words):
             until_us = end_us if found.next_at_us is None else min(end_us, found.next_at_us)
             yield Pause(raw(domain), until_us)
 
+    def _place(self, domain: str | None, priority: int, after: Duration | None, due_us: int | None) -> bytes:
+        """Where a job stands in the journal."""
+        if not 0 <= priority <= 255:
+            raise BadRequest(f"a priority is 0 to 255, the smallest first, not {priority}")
+        if after is not None and due_us is not None:
+            raise BadRequest("give either `after` or `due_us`, not both")
+        if after is not None:
+            due_us = self.moment(after)
+        if due_us is not None and due_us < 0:
+            raise BadRequest(f"a due time is microseconds since 1970, not {due_us}")
+        return raw(f"{domain or ''}:{priority}:{due_us or 0}")
+
     def _about(self, job: Job, flags: int, place: bytes) -> Request:
         """A request about a leased job; the end of its lease is the proof that it is ours."""
         proof = _leased(job).lease_until_us or None
@@ -153,7 +198,7 @@ class JobWords(Words):
         for key, kind, value in pairs_of(reply):
             resource = text(key)
             data = decode(Type.VOID if kind is None else kind, value or b"")
-            whose = domain or urlsplit(resource).hostname or ""
+            whose = domain or domain_of(resource)
             jobs.append(Job(0, resource, whose, 128, 0, data, 0, lease_us, desk))
         return jobs
 

@@ -36,6 +36,7 @@ from headrace.wire.fj import (
     Reply,
     Request,
 )
+from headrace.wire.fj_many import unpack_jobs, unpack_keys
 
 REPLY_BYTES = 4 << 20
 """About how much one reply carries before it says that there is more."""
@@ -96,7 +97,7 @@ class Functions:
         if request.type is None or request.value is None:
             raise BadRequest("SET needs a value")
         _check_key(request.key)
-        self._check_size(request.value)
+        checks.size(request.value, self._engine.settings.value_bytes)
         stamp = _time(request.timestamp) or now
         expires = _time(request.timeout)
         new = NewValue(
@@ -175,6 +176,8 @@ class Functions:
 
     def _delete(self, request: Request, peer: Peer, now: int) -> Reply:
         key, values, stamp = request.key, self._engine.values, _time(request.timestamp) or now
+        if not key and request.value is not None:
+            return self._done_many(request, now)
         reply = Reply(request.identifier, 0, now)
         if request.timeout is None and values.find(now, key) is not None:
             values.delete(now, key, stamp, erase=request.flags & OVERWRITE != 0, owner=peer)
@@ -237,27 +240,39 @@ class Functions:
         if len(parts) != 3:
             raise BadRequest("a job is set under <domain>:<priority>:<due> and its resource")
         priority, due = _number(parts[1], 255, "priority"), _number(parts[2], TIME_MAX_US, "due time")
-        resource = _upper(request)
         if request.flags & WORKED_ON:
             return self._give_back(request, now, priority, due)
-        value = request.value or b""
-        self._check_size(value)
-        domain = checks.domain(checks.text(parts[0]) or domain_of(checks.text(resource)))
         if priority is None:
             raise BadRequest("a job needs a priority from 0 to 255")
-        job = NewJob(
-            resource,
-            domain,
-            priority,
-            due or now,
-            request.type or 0,
-            value,
-            _time(request.timestamp) or now,
-            _time(request.timeout),
-            request.flags & PERSIST != 0,
-        )
-        self._engine.jobs.put(now, job)
+        if not request.upper and request.value:
+            several = unpack_jobs(request.value)
+        else:
+            several = [(_upper(request), request.type or 0, request.value or b"")]
+        stamp, expires = _time(request.timestamp) or now, _time(request.timeout)
+        common = checks.domain(checks.text(parts[0]))
+        persist, put = request.flags & PERSIST != 0, self._engine.jobs.put
+        for resource, _kind, value in several:
+            _check_key(resource)
+            checks.size(value, self._engine.settings.value_bytes)
+        for resource, kind, value in several:
+            domain = common or checks.domain(domain_of(checks.text(resource)))
+            put(now, NewJob(resource, domain, priority, due or now, kind, value, stamp, expires, persist))
         return Reply(request.identifier, 0, now)
+
+    def _done_many(self, request: Request, now: int) -> Reply:
+        """DELETE without a key: the jobs of many resources, all under one lease, are done."""
+        if request.timeout is None:
+            raise BadRequest("the end of the lease is needed, as NEXT told it")
+        jobs, worked_on = self._engine.jobs, self._engine.state.jobs.worked_on
+        jobs.tick(now)
+        lost = []
+        for resource in unpack_keys(request.value or b""):
+            row = worked_on.get(resource)
+            if row is None or row.lease != request.timeout:
+                lost.append(Pair(resource))
+            else:
+                jobs.done(now, row.id, request.timeout)
+        return Reply(request.identifier, 0, now, None, b"", lost)
 
     def _give_back(self, request: Request, now: int, priority: int | None, due: int | None) -> Reply:
         resource = request.upper or b""
@@ -300,11 +315,6 @@ class Functions:
     def _changed(self, request: Request, now: int, new: tuple[int, bytes]) -> Reply:
         self.produced += len(new[1])
         return Reply(request.identifier, 0, now, None, b"", [Pair(request.key, *new)])
-
-    def _check_size(self, value: bytes) -> None:
-        limit = self._engine.settings.value_bytes
-        if len(value) > limit:
-            raise BadRequest(f"a value has up to {limit} bytes here, not {len(value)}")
 
     def _lost(self, resource: bytes) -> HeadraceError:
         return LeaseLost(f"{resource.decode(errors='replace')!r} is not leased any more")
