@@ -221,6 +221,7 @@ class Engine:
             self.closed = True
             self.changed.notify_all()
         self.listeners.close()
+        self._sweep.stop()
         try:
             self._ledger.close()
         finally:

@@ -1,7 +1,7 @@
 """Reading a journal that another process may have open: without its lock, without changing anything.
 
 The state is what the log and the tail say at this moment. The tail may be poured into the log, and its files
-used again, while they are being read; then the tail seems to begin too late, and both are read once more.
+used again, while they are being read, and the log's beginning may go; then all is read once more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.journal.events import Event, to_batch
 from headrace.journal.replay import events_of, replay
 from headrace.journal.state import State
 from headrace.kernel.clock import Clock, SystemClock
-from headrace.kernel.errors import Damaged
+from headrace.kernel.errors import Damaged, Trimmed
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.positions import read_positions
@@ -32,14 +32,14 @@ def read_state(path: Path, clock: Clock | None = None) -> State:
     disk = Disk()
     for left in reversed(range(_TRIES)):
         with Log.open(path / LOG_DIRECTORY, read_only=True) as log:
-            start = max(read_positions(disk, log.path).get("state", 0), log.first_index)
             settings = replace(settings_of(log), memory_bytes=_ALL)
             state = State(settings, (clock or SystemClock()).now_us())
-            end = replay(log, start, state)
             try:
+                start = max(read_positions(disk, log.path).get("state", 0), log.first_index)
+                end = replay(log, start, state)
                 for place, event in _tail_events(disk, path, log, end):
                     state.apply(event, place)
-            except Damaged:
+            except (Damaged, Trimmed):
                 if not left:
                     raise
                 continue

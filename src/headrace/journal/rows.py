@@ -62,6 +62,10 @@ class JobRow:
         self.place = id_ if place == id_ else place
         """Index of the last complete event."""
 
+    def __lt__(self, other: JobRow) -> bool:
+        """Heaps ask this only of two rows of one job, equal in all that counts: either may go first."""
+        return False
+
     def copy(self) -> JobRow:
         new = JobRow.__new__(JobRow)
         for name in JobRow.__slots__:

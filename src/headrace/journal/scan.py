@@ -23,7 +23,9 @@ _FIRST = b"\1"
 PAGE = 1000
 PAGE_MAX = 65_535
 _LOOK_AT = 4096
-"""Keys matched at a time: enough to make the matching cheap, few enough not to hold others up."""
+"""Keys matched at a time: enough to make the matching cheap."""
+_LOOK_AT_MOST = 16 * _LOOK_AT
+"""Keys matched for one page, however few of them match: nobody else is served meanwhile."""
 
 
 class Cursor(msgspec.Struct, array_like=True, frozen=True):
@@ -48,7 +50,7 @@ def read_page(table: ValueTable, wanted: Cursor, count: int = PAGE, budget_bytes
     found: list[tuple[bytes, ValueRow]] = []
     low, inclusive = (max(wanted.low, _FIRST), True) if wanted.after is None else (wanted.after, False)
     keys = table.by_key.irange(low, wanted.high, (inclusive, True))
-    size = 0
+    size = looked = 0
     while looked_at := list(islice(keys, _LOOK_AT if wanted.pattern is not None else count + 1)):
         for key in looked_at if wanted.pattern is None else _matching(looked_at, wanted.pattern):
             if len(found) >= count or size >= budget_bytes:
@@ -56,6 +58,9 @@ def read_page(table: ValueTable, wanted: Cursor, count: int = PAGE, budget_bytes
             row = table.by_key[key]
             found.append((key, row))
             size += len(key) + row.size
+        looked += len(looked_at)
+        if wanted.pattern is not None and looked >= _LOOK_AT_MOST:
+            return Page(found, encode_cursor(wanted, looked_at[-1]))
     return Page(found, None)
 
 

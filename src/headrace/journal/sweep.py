@@ -48,12 +48,13 @@ class Sweep:
         self.swept = max(self._position.index, log.first_index)
         """Replay begins here: no event before it counts."""
         self._looked_at = -1
+        self._stopped = False
 
     def run(
         self, state: State, emit: Callable[[Event], None], read: Callable[[JobRow | ValueRow], bytes]
     ) -> None:
-        """Sweep until the log is in proportion again."""
-        while self._wanted(state):
+        """Sweep until the log is in proportion again, or `stop` is called."""
+        while not self._stopped and self._wanted(state):
             stop = min(self.swept + _STEP_EVENTS, self._ledger.poured)
             for batch in self._log.read(self.swept, stop, columns=_LOOKED_AT):
                 columns = [batch.records.column(name).to_pylist() for name in _LOOKED_AT]
@@ -65,6 +66,10 @@ class Sweep:
                                 emit(event)
             self._ledger.pour()
             self._advance(stop)
+
+    def stop(self) -> None:
+        """Begin no further step."""
+        self._stopped = True
 
     def close(self) -> None:
         self._position.close()

@@ -212,7 +212,9 @@ class ValueOperations:
 
     def _restore(self, now: int, old: ValueRow, key: bytes, others: list[bytes]) -> None:
         """What `old` was besides its value, the value under `key` is: its other keys, its lease, its lock."""
-        row = self.existing(now, key)
+        row = self._table.by_key.get(key)
+        if row is None:
+            return  # its life was over as it was set
         for other in others:
             self._emit(Event(Kind.LINK, now, key=key, other=other), row.volatile)
         if old.lease > now:
