@@ -91,11 +91,11 @@ class Ledger:
             events = self._pending
             try:
                 payload = self._encoder.encode(events)
-                self._tail.reserve(len(payload))  # a full disk: they stay pending, and are tried again
-                self._pending, self._pending_bytes = [], 0
+                self._tail.reserve(len(payload))
                 self._tail.write(payload, self.upcoming - len(events), len(events), self._durable)
+                self._pending, self._pending_bytes = [], 0
             except Retryable:
-                raise
+                raise  # a full disk: they stay pending, and are tried again at the same place
             except Exception as error:  # memory knows more than the disk from here on, whatever it was
                 raise self._broken(error) from error
             self._unpoured += events

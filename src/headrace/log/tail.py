@@ -114,52 +114,64 @@ class Tail:
 
 def read_tail(disk: Disk, directory: Path, salt: int, next_index: int) -> list[Record]:
     """The records that the log does not have yet, whose end is `next_index`; or Damaged."""
-    rows = [
-        _read_row(disk.read_whole(directory / name), salt)
-        for name in TAIL_FILES
-        if _is_there(disk, directory / name)
+    paths = [directory / name for name in TAIL_FILES]
+    found = [
+        each for path in paths if disk.kind(path) == "file" for each in _find(disk.read_whole(path), salt)
     ]
-    rows.sort(key=lambda row: row.records[0].index if row.records else -1)
-    found: list[Record] = []
+    by_index: dict[int, list[_Found]] = {}
+    for each in found:  # the log may have a part of the first one
+        by_index.setdefault(max(each.record.index, min(next_index, each.record.next_index)), []).append(each)
+    chain: list[Record] = []
     expected = next_index
-    for record in (record for row in rows for record in row.records if record.next_index > next_index):
-        if record.index > expected:
-            if record.durable > expected:
-                raise Damaged(
-                    f"{directory}: the events from {expected} to {record.index} are gone from its tail"
-                )
-            break  # never acknowledged: the machine went down before they were synced
-        found.append(record)
+    while (record := _following(by_index.get(expected, []), chain, expected)) is not None:
+        chain.append(record)
         expected = record.next_index
-    known = max((row.durable for row in rows), default=0)
+    known = max((each.record.durable for each in found), default=0)
     if known > expected:
         raise Damaged(f"{directory}: the events from {expected} to {known} cannot be read from its tail")
-    return found
+    return chain
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    records: list[Record]
-    durable: int
-    """What the valid records of the file say, those behind a damaged place too."""
+class _Found:
+    record: Record
+    in_row: bool
+    """Whether everything before it in the file is valid, too."""
 
 
-def _read_row(data: bytes, salt: int) -> _Row:
-    records: list[Record] = []
+def _following(candidates: list[_Found], chain: list[Record], expected: int) -> Record | None:
+    """The record that goes on at `expected`, of the same opening as those before it.
+
+    One behind a damaged place counts only if it says that everything before it was durable: then it cannot
+    belong to events that were lost with the machine and have been replaced since.
+    """
+    for each in candidates:
+        record = each.record
+        same = not chain or record.opening == chain[0].opening
+        sure = each.in_row or (record.index == expected and record.durable == expected)
+        if same and sure and record.next_index > expected:
+            return record
+    return None
+
+
+def _find(data: bytes, salt: int) -> list[_Found]:
+    """Every valid record: those of the row that begins at offset 0, and any behind where it ends."""
+    found: list[_Found] = []
     at = 0
     while (record := _record_at(data, at, salt)) is not None:
-        if records and (record.index, record.opening) != (records[-1].next_index, records[0].opening):
-            break
-        records.append(record)
+        if found:
+            before = found[-1].record
+            if (record.index, record.opening) != (before.next_index, before.opening):
+                break
+        found.append(_Found(record, in_row=True))
         at += _HEADER.size + len(record.payload)
-    durable = records[-1].durable if records else 0
     at = data.find(_MAGIC, at)
-    while at >= 0:  # is there anything valid and newer behind a record that is not?
+    while at >= 0:
         record = _record_at(data, at, salt)
-        if record is not None and (not records or record.index > records[-1].index):
-            durable = max(durable, record.durable)
+        if record is not None:
+            found.append(_Found(record, in_row=False))
         at = data.find(_MAGIC, at + 1)
-    return _Row(records, durable)
+    return found
 
 
 def _record_at(data: bytes, at: int, salt: int) -> Record | None:
