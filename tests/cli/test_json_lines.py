@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cli.running import headrace, log
 
-from headrace.cli.json_lines import read_lines
-from headrace.cli.json_rows import rows_of
 from headrace.kernel.errors import SchemaMismatch
+from headrace.wire.json_lines import read_lines
+from headrace.wire.json_rows import rows_of
 
 SCHEMA = pa.schema(
     [

@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from headrace.cli.fields import describe_field, parse_field
 from headrace.cli.options import with_options
 from headrace.cli.quantities import format_duration, format_size, parse_duration, parse_size
+from headrace.wire.fields import describe_field, parse_field
 
 
 @pytest.mark.parametrize(

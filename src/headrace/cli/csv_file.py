@@ -18,10 +18,10 @@ import pyarrow.csv as csv
 
 from headrace.cli.counted import Counted
 from headrace.cli.inferred import timely
-from headrace.cli.json_lines import read_column
-from headrace.cli.misfit import first_failing
 from headrace.cli.rows import BLOCK_BYTES, BadInput, Rows
 from headrace.kernel.errors import SchemaMismatch
+from headrace.wire.casting import first_failing
+from headrace.wire.json_lines import read_column
 
 _SAMPLE_BYTES = 1 << 20
 

@@ -30,7 +30,7 @@ JobName = Annotated[
 ]
 LeaseUntil = Annotated[
     int | None,
-    typer.Option(metavar="US", help="Only if this is still its lease: the lease_until_us of `next --json`."),
+    typer.Option(metavar="US", help="Only if its lease ends then: the lease_until_us of `next --json`."),
 ]
 
 
@@ -174,6 +174,8 @@ def fail(
 
     One that has failed too often is put aside as dead, if the journal has a limit; see `redrive`.
 
+    A server needs --lease-until.
+
     Example: headrace journal fail pages 17 --retry-in 1m
     """
     console = Console(json)
@@ -183,15 +185,17 @@ def fail(
 
 
 def _put_file(journal: Verbs, file: str, how: Put, console: Console) -> int:
-    count = 0
     with _opened(file) as (source, size), console.progress("putting") as advance:
-        resources = (_resource(line) for line in source if line.strip())
-        while some := list(islice(resources, _TOGETHER)):
-            journal.put_many(some, how)
-            count += len(some)
-            if size:
-                advance(source.tell(), size)
-    return count
+
+        def groups() -> Iterator[list[str]]:
+            done = 0
+            while lines := list(islice(source, _TOGETHER)):
+                yield [_resource(line) for line in lines if line.strip()]
+                done += sum(map(len, lines))
+                if size:
+                    advance(done, size)
+
+        return journal.put_many(groups(), how)
 
 
 def _resource(line: bytes) -> str:

@@ -24,6 +24,7 @@ from headrace.cli.options import Json, with_options
 from headrace.cli.quantities import format_size
 from headrace.cli.stream_open import opened_store
 from headrace.journal import Type
+from headrace.journal.checks import RESERVED
 from headrace.journal.events import from_batch
 from headrace.journal.reading import read_state
 from headrace.journal.rows import JobRow, Where
@@ -212,7 +213,7 @@ def _counted(log: Path) -> dict[str, Any]:
         "leased": len(jobs.leased),
         "overdue": sum(row.lease <= now for row in jobs.leased.values()),
         "dead": len(jobs.dead),
-        "values": len(state.values.by_key),
+        "values": sum(not key.startswith(RESERVED) for key in state.values.by_key),
         "oldest_due": shown_time(min((row.due for row in jobs.pending.values()), default=None)),
         "by_priority": {str(priority): n for priority, n in sorted(ranks.items())},
         "by_domain": dict(domains.most_common()),
@@ -225,6 +226,8 @@ def _events(log: Log, start: int) -> Iterator[dict[str, Any]]:
     for batch in log.read(start, follow=True):
         part = batch.slice(start)
         for index, event in enumerate(from_batch(part.records), part.base_index):
+            if event.key is not None and event.key.startswith(RESERVED):
+                continue  # the journal's own
             yield event_facts(index, event._asdict())
 
 

@@ -21,7 +21,7 @@ def run_server(journal: Journal, host: str, port: int, limits: ServerLimits, con
     serving = _serve(journal, (host, port), limits, console)
     if importlib.util.find_spec("uvloop") is None:
         asyncio.run(serving)
-    else:  # about twice as quick
+    else:  # its loop costs less
         import uvloop
 
         uvloop.run(serving)
@@ -51,7 +51,7 @@ async def _serve(journal: Journal, where: tuple[str, int], limits: ServerLimits,
 def check_host(host: str) -> None:
     """Refuse an address that others can reach."""
     try:
-        found = {info[4][0] for info in socket.getaddrinfo(host or None, None, flags=socket.AI_PASSIVE)}
+        found = {info[4][0] for info in socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)}
     except OSError as error:
         raise Refused(f"there is no host {host!r} ({error.strerror or error}): check --host") from error
     for address in found:

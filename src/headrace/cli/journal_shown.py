@@ -10,10 +10,10 @@ import pyarrow as pa
 import typer
 
 from headrace.cli.console import printable
-from headrace.cli.json_rows import column_values, show_bytes
 from headrace.journal import Data, Job, Type, Value
 from headrace.journal.events import Kind
 from headrace.journal.value import decode
+from headrace.wire.json_rows import column_values, show_bytes
 
 ValueType = Literal["string", "buffer", "integer", "float", "boolean", "void"]
 

@@ -19,6 +19,20 @@ from headrace.journal import NoSuchKey
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The key.", show_default=False)]
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a value is kept."""
+
+    type: Annotated[ValueType, typer.Option(help="What VALUE is.")] = "string"
+    ttl: Annotated[
+        float | None, typer.Option(parser=parse_duration, metavar="TIME", help="It is gone after so long.")
+    ] = None
+    volatile: Annotated[bool, typer.Option("--volatile", help="In memory only: for servers.")] = False
+    no_overwrite: Annotated[bool, typer.Option("--no-overwrite", help="Refuse if the key has a value.")] = (
+        False
+    )
+
+
 @with_options
 def set_value(
     name: JournalName,
@@ -26,28 +40,23 @@ def set_value(
     value: Annotated[
         str, typer.Argument(metavar="VALUE|-", help="The value; - is stdin.", show_default=False)
     ],
-    *,
-    type: Annotated[ValueType, typer.Option(help="What VALUE is.")] = "string",  # noqa: A002
-    ttl: Annotated[
-        float | None, typer.Option(parser=parse_duration, metavar="TIME", help="It is gone after so long.")
-    ] = None,
-    volatile: Annotated[bool, typer.Option("--volatile", help="In memory only: for servers.")] = False,
-    no_overwrite: Annotated[
-        bool, typer.Option("--no-overwrite", help="Refuse if the key has a value.")
-    ] = False,
+    keeping: Keeping,
     place: Place,
     json: Json = False,
 ) -> None:
     """Keep a value under a key.
 
-    The journal is made if there is none. The value is on the disk when this ends.
+    The journal is made if there is none. The value is on the disk when this ends. A number below zero comes
+    last, behind two dashes: -- -7.
 
     Example: headrace journal set pages visits 41 --type integer --ttl 7d
     """
-    console, data = Console(json), parse_data(value, type)
+    console, data = Console(json), parse_data(value, keeping.type)
     with place.opened(name, console) as journal:
-        journal.set(key, data, ttl=ttl, persist=not volatile, overwrite=not no_overwrite)
-    console.answer({"key": printable(key), "type": type}, f"set {key}")
+        journal.set(
+            key, data, ttl=keeping.ttl, persist=not keeping.volatile, overwrite=not keeping.no_overwrite
+        )
+    console.answer({"key": printable(key), "type": keeping.type}, f"set {key}")
 
 
 @with_options

@@ -7,13 +7,13 @@ it. One that waits for a job gives it free as well, and looks again when the log
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from headrace.journal import Data, Job, Journal, JournalTaken, LeaseLost, Nothing, Value
+from headrace.journal import BadRequest, Data, Job, Journal, JournalTaken, LeaseLost, Nothing, Value
 from headrace.kernel.errors import NotFound
 from headrace.log import Log
 from headrace.store import JOURNALS_DIRECTORY, Store
@@ -56,7 +56,9 @@ class Verbs(Protocol):
         """The job's id, where it is told."""
         ...
 
-    def put_many(self, resources: Sequence[str], how: Put) -> None: ...
+    def put_many(self, groups: Iterable[Sequence[str]], how: Put) -> int:
+        """Put one group of resources after the other, each safe before the next; how many."""
+        ...
 
     def next(self, wanted: Take) -> Job | Nothing: ...
 
@@ -102,12 +104,16 @@ class Embedded:
                 persist=how.persist,
             )
 
-    def put_many(self, resources: Sequence[str], how: Put) -> None:
-        with self._journal(make=True) as journal:
-            values = [how.value] * len(resources)
-            journal.put_batch(
-                resources, priority=how.priority, after=how.after, values=values, domain=how.domain
-            )
+    def put_many(self, groups: Iterable[Sequence[str]], how: Put) -> int:
+        count = 0
+        with self._journal(make=True) as journal:  # once: opening takes its time if there are many jobs
+            for resources in groups:
+                values = [how.value] * len(resources)
+                journal.put_batch(
+                    resources, priority=how.priority, after=how.after, values=values, domain=how.domain
+                )
+                count += len(resources)
+        return count
 
     def next(self, wanted: Take) -> Job | Nothing:
         end = None if wanted.wait is None else time.monotonic() + wanted.wait
@@ -185,13 +191,17 @@ class Remote:
         )
         return None
 
-    def put_many(self, resources: Sequence[str], how: Put) -> None:
-        with self._client.pipeline() as pipeline:
-            for resource in resources:
-                pipeline.put(
-                    resource, priority=how.priority, after=how.after, value=how.value, domain=how.domain
-                )
-        pipeline.results()
+    def put_many(self, groups: Iterable[Sequence[str]], how: Put) -> int:
+        count = 0
+        for resources in groups:
+            with self._client.pipeline() as pipeline:
+                for resource in resources:
+                    pipeline.put(
+                        resource, priority=how.priority, after=how.after, value=how.value, domain=how.domain
+                    )
+            pipeline.results()
+            count += len(resources)
+        return count
 
     def next(self, wanted: Take) -> Job | Nothing:
         return self._client.next(
@@ -202,6 +212,8 @@ class Remote:
         self._client.done(self._leased(job, until_us))
 
     def fail(self, job: str, until_us: int | None, retry_in: float | None) -> None:
+        if until_us is None:
+            raise BadRequest("a server takes a job back by its lease: give --lease-until, see `next --json`")
         self._client.fail(self._leased(job, until_us), retry_in)
 
     def set(self, key: str, value: Data, *, ttl: float | None, persist: bool, overwrite: bool) -> None:

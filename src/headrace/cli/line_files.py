@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from headrace.cli.counted import Counted
 from headrace.cli.inferred import schema_of_lines
-from headrace.cli.json_lines import LineReader
 from headrace.cli.rows import BLOCK_BYTES, Rows
 from headrace.kernel.errors import SchemaMismatch
 from headrace.log.queue import RAW_SCHEMA
+from headrace.wire.json_lines import LineReader
 
 _MOMENT_S = 0.02
 

@@ -9,12 +9,12 @@ import msgspec
 import typer
 
 from headrace.cli.console import Console, Exit, aligned, printable
-from headrace.cli.fields import describe_field, describe_schema
 from headrace.cli.log_open import LogPath, is_raw, open_to_read
 from headrace.cli.options import Json
 from headrace.cli.quantities import format_duration, format_size, plural
 from headrace.log import LogInfo, Report, Settings
 from headrace.log import repair as repair_log
+from headrace.wire.fields import describe_field, describe_schema
 
 
 def info(path: LogPath, json: Json = False) -> None:

@@ -9,13 +9,13 @@ import pyarrow as pa
 import typer
 
 from headrace.cli.console import Console, printable
-from headrace.cli.fields import describe_field, describe_schema, parse_field
 from headrace.cli.log_open import LogPath, check_free
 from headrace.cli.options import Json, with_options
 from headrace.cli.quantities import parse_duration, parse_size
 from headrace.log import Containers, Finalize, Log, Retention, Settings
 from headrace.log.queue import RAW_SCHEMA
 from headrace.log.settings import Compression, Durability
+from headrace.wire.fields import describe_field, describe_schema, parse_field
 
 
 def _size(help_text: str) -> Any:

@@ -17,10 +17,10 @@ import pyarrow as pa
 import typer
 
 from headrace.cli.console import Console, Exit
-from headrace.cli.json_rows import column_values, rows_of
 from headrace.cli.log_open import LogPath, SkipDamaged, is_raw, open_to_read
 from headrace.cli.options import Json
 from headrace.log import Batch, Damage, DamagedEntries
+from headrace.wire.json_rows import column_values, rows_of
 
 Format = Literal["lines", "json", "table"]
 Index = Annotated[bool, typer.Option("--index", help="Say each entry's index as well.")]

@@ -17,12 +17,12 @@ import pyarrow as pa
 import typer
 
 from headrace.cli.console import Console, printable
-from headrace.cli.json_lines import read_lines
 from headrace.cli.log_open import LogPath, is_raw, open_to_read, open_to_write
 from headrace.cli.options import Json
 from headrace.cli.quantities import format_size, plural
 from headrace.log.meta import META_FILE
 from headrace.log.queue import writer
+from headrace.wire.json_lines import read_lines
 
 _CHUNK_BYTES = 1 << 20
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.stream import Stream
+from headrace.wire.casting import first_failing
 
 
 def find_misfit(records: pa.RecordBatch, stream: Stream) -> tuple[int, str, str] | None:
@@ -27,28 +28,6 @@ def find_misfit(records: pa.RecordBatch, stream: Stream) -> tuple[int, str, str]
         if row >= 0:
             return row, field.name, f"{column[row]} does not fit {field.type}"
     return _out_of_order(records, stream)
-
-
-def first_failing(column: pa.Array, kind: pa.DataType) -> int:
-    """The first row whose value cannot be cast to `kind`; -1 if all can."""
-    if column.type == kind or _casts(column, kind):
-        return -1
-    low, high = 0, len(column)  # rows below `low` are fine; one of those below `high` is not
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _casts(column.slice(low, middle - low), kind):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _casts(column: pa.Array, kind: pa.DataType) -> bool:
-    try:
-        column.cast(kind)
-    except pa.ArrowException:
-        return False
-    return True
 
 
 def _out_of_order(records: pa.RecordBatch, stream: Stream) -> tuple[int, str, str] | None:

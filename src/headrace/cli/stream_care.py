@@ -9,8 +9,6 @@ import pyarrow as pa
 import typer
 
 from headrace.cli.console import Console, aligned, printable
-from headrace.cli.fields import describe_field, describe_schema
-from headrace.cli.json_rows import column_values
 from headrace.cli.log_care import settings_facts, tell_report
 from headrace.cli.options import Json
 from headrace.cli.quantities import format_size, plural
@@ -31,6 +29,8 @@ from headrace.log.keys import decode_float, decode_int
 from headrace.log.segment_reader import Batch
 from headrace.stream import Stream
 from headrace.stream.unique import IDS_FILE
+from headrace.wire.fields import describe_field, describe_schema
+from headrace.wire.json_rows import column_values
 
 
 def info(name: StreamName, store: StoreDir = DEFAULT_STORE, json: Json = False) -> None:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import typer
 
 from headrace.cli.console import Console, printable
-from headrace.cli.fields import describe_field, describe_schema, parse_type
 from headrace.cli.log_create import Policies
 from headrace.cli.options import Json, with_options
 from headrace.cli.row_files import FileFormat, open_rows, opened_file
@@ -24,6 +23,7 @@ from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName
 from headrace.log.settings import SCAN, SHERLOCK, Settings
 from headrace.store import StreamConfig, open_store
 from headrace.stream.plain import PLAIN
+from headrace.wire.fields import describe_field, describe_schema, parse_type
 
 _PYTHON = {kind.__name__.lower(): made.arrow for kind, made in PLAIN.items()}
 _LIST = re.compile(r"list[<\[](.+)[>\]]")

@@ -19,7 +19,6 @@ import typer
 from headrace.cli.aside import file_made_aside
 from headrace.cli.console import Console, printable
 from headrace.cli.csv_file import is_text_for_arrow
-from headrace.cli.json_rows import column_values, rows_of
 from headrace.cli.log_open import SkipDamaged
 from headrace.cli.log_read import Damages
 from headrace.cli.options import Json, with_options
@@ -30,6 +29,7 @@ from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName, is_uni
 from headrace.cli.stream_range import Columns, Range, chosen_columns, projected
 from headrace.kernel.errors import Refused, SchemaMismatch
 from headrace.stream import Stream
+from headrace.wire.json_rows import column_values, rows_of
 
 ExportFormat = Literal["parquet", "csv", "jsonl", "arrow"]
 _GROUP_ROWS, _GROUP_BYTES = 1 << 20, 64 << 20

@@ -25,9 +25,9 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
-from headrace.cli.json_rows import textual
-from headrace.cli.misfit import first_failing
 from headrace.kernel.errors import SchemaMismatch
+from headrace.wire.casting import first_failing
+from headrace.wire.json_rows import textual
 
 _ROWS_PER_BATCH = 1 << 16
 _NOT_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
