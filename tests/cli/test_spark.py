@@ -26,7 +26,13 @@ def refused(*words: str | Path, code: int = 1) -> str:
 
 
 def test_the_commands_of_the_noun_spark_are_all_there() -> None:
-    assert [words[1] for words in COMMANDS if words[0] == "spark"] == ["run", "archive", "compact", "verify"]
+    assert [words[1] for words in COMMANDS if words[0] == "spark"] == [
+        "run",
+        "archive",
+        "compact",
+        "verify",
+        "redrive",
+    ]
 
 
 def test_other_commands_do_not_load_spark() -> None:

@@ -54,7 +54,10 @@ def executed_pages() -> list[Path]:
 
 def spark_pages() -> list[Path]:
     """The pages whose snippets need Spark."""
-    return [ROOT / "docs" / "guide" / name for name in ("spark.md", "tail-produce.md", "spark-jobs.md")]
+    return [
+        ROOT / "docs" / "guide" / name
+        for name in ("journal.md", "spark.md", "tail-produce.md", "spark-jobs.md")
+    ]
 
 
 def blocks_of(page: Path) -> Iterator[Block]:

@@ -4,13 +4,14 @@
 
 Where to look: `datasource` is what Spark asks; `reader` and `sink` read and write streams, `views` shows
 what a store knows of itself; `tail_produce` is the face of jobs over several streams; `archive`, `compact`,
-`verify` and `run` are jobs that are ready to use; `session` makes a session.
+`verify`, `redrive` and `run` are jobs that are ready to use; `session` makes a session.
 """
 
 from headrace.spark.archive import archive
 from headrace.spark.compact import compact
 from headrace.spark.explain import SparkFailed
 from headrace.spark.landing import NotTheOwner
+from headrace.spark.redrive import redrive
 from headrace.spark.run import run
 from headrace.spark.session import JavaMissing, session
 from headrace.spark.tail_produce import TailProduce, tail_produce
@@ -23,6 +24,7 @@ __all__ = [
     "TailProduce",
     "archive",
     "compact",
+    "redrive",
     "run",
     "session",
     "tail_produce",

@@ -21,9 +21,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.kernel.errors import BadSettings
+from headrace.spark.journal_history import JournalOrigin
+from headrace.spark.journal_sink import JobsSink, JobsStreamSink, jobs_target
+from headrace.spark.journal_view import JobsReader
 from headrace.spark.merge import MERGED_SCHEMA, MergeReader, merge_plan
 from headrace.spark.options import Options, parse_options
-from headrace.spark.origin import FileOrigin
+from headrace.spark.origin import FileOrigin, Origin
 from headrace.spark.packed_sink import PackedSink, PackedTarget
 from headrace.spark.projection import projection, shown_schema
 from headrace.spark.reader import BatchReader, MicroBatchReader
@@ -32,6 +35,9 @@ from headrace.spark.views import SegmentsReader, view_schema
 
 MERGE_OPTION, PACKED_OPTION = "mergePlan", "packedInto"
 """How TailProduce jobs ask for their own source and sink."""
+
+HISTORY_VIEW = "history"
+"""The one view that is read like a stream."""
 
 
 class HeadraceSource(DataSource):
@@ -43,13 +49,15 @@ class HeadraceSource(DataSource):
         if MERGE_OPTION in self.options:
             return MERGED_SCHEMA
         options = self._options
-        if options.view is not None:
+        if options.view not in (None, HISTORY_VIEW):
             return view_schema(options)
         return shown_schema(self._origin(options).about(), options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = self._options
-        if options.view is not None:
+        if options.view == "journal":
+            return JobsReader(options, schema)
+        if options.view not in (None, HISTORY_VIEW):
             return SegmentsReader(options, schema)
         origin = self._origin(options)
         return BatchReader(origin, options, projection(origin.about(), options, schema))
@@ -58,7 +66,7 @@ class HeadraceSource(DataSource):
         if MERGE_OPTION in self.options:
             return MergeReader(merge_plan(self.options[MERGE_OPTION]))
         options = self._options
-        if options.view is not None:
+        if options.view not in (None, HISTORY_VIEW):
             raise BadSettings(f"the view {options.view!r} is read at once, not as a stream: use spark.read")
         origin = self._origin(options)
         return MicroBatchReader(origin, options, projection(origin.about(), options, schema))
@@ -66,21 +74,29 @@ class HeadraceSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise BadSettings("a stream only grows: write with mode('append')")
-        return BatchSink(sink_target(self._options, schema))
+        options = self._options
+        if options.journal is not None:
+            return JobsSink(jobs_target(options, schema))
+        return BatchSink(sink_target(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         if overwrite:
             raise BadSettings("a stream only grows: write with outputMode('append')")
         if PACKED_OPTION in self.options:
             return PackedSink(msgspec.json.decode(self.options[PACKED_OPTION], type=PackedTarget))
-        return StreamSink(sink_target(self._options, schema))
+        options = self._options
+        if options.journal is not None:
+            return JobsStreamSink(jobs_target(options, schema))
+        return StreamSink(sink_target(options, schema))
 
     @property
     def _options(self) -> Options:
         return parse_options(_plain(self.options))
 
     @staticmethod
-    def _origin(options: Options) -> FileOrigin:
+    def _origin(options: Options) -> Origin:
+        if options.view == HISTORY_VIEW:
+            return JournalOrigin(options.path, options.journal_name)
         return FileOrigin(options.path, options.stream_name)
 
 

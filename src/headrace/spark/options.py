@@ -1,6 +1,7 @@
 """Options of `format("headrace")`: the text that Spark passes on, and what it means.
 
 path, stream                   the store's directory and the name in it
+journal                        the name of a journal in it, instead of a stream
 columns                        which columns, by comma: `_index` and `_key` may be among them
 withIndex, withKey             all columns, and these
 startIndex, endIndex           a part by index: from, and up to but not including
@@ -9,7 +10,8 @@ maxRowsPerTrigger              rows of a micro-batch at most
 partitionRows                  rows of a partition, about
 failOnDataLoss                 true: an error if entries are gone that were not read yet
 position                       a name under which a streaming query remembers what it has read
-view                           `segments`: what the store knows of itself
+view                           `segments`: what the store knows of itself; `journal` (the jobs of a journal)
+                               and `history` (what happened to it)
 orderBy, takeOver, writer, writeId    for writing; see `sink`
 """
 
@@ -23,7 +25,7 @@ from headrace.kernel.errors import BadSettings
 from headrace.kernel.names import checked_name
 
 KNOWN = (
-    *("path", "stream", "url", "view", "columns", "withIndex", "withKey"),
+    *("path", "stream", "journal", "url", "view", "columns", "withIndex", "withKey"),
     *("startIndex", "endIndex", "startKey", "endKey"),
     *("maxRowsPerTrigger", "partitionRows", "failOnDataLoss", "position"),
     *("orderBy", "takeOver", "writer", "writeId"),
@@ -37,6 +39,7 @@ class Options:
 
     path: str
     stream: str | None = None
+    journal: str | None = None
     view: str | None = None
     columns: tuple[str, ...] | None = None
     with_index: bool = False
@@ -60,6 +63,12 @@ class Options:
             raise BadSettings("say which stream: .option('stream', 'orders')")
         return self.stream
 
+    @property
+    def journal_name(self) -> str:
+        if self.journal is None:
+            raise BadSettings("say which journal: .option('journal', 'pages')")
+        return self.journal
+
 
 def parse_options(given: Mapping[str, str]) -> Options:
     """The options, or BadSettings with the first one that is wrong."""
@@ -73,11 +82,14 @@ def parse_options(given: Mapping[str, str]) -> Options:
     for one, other in (("startIndex", "startKey"), ("endIndex", "endKey")):
         if text(one) and text(other):
             raise BadSettings(f"give {one} or {other}, not both")
+    if text("stream") and text("journal"):
+        raise BadSettings("give stream or journal, not both")
     start = text("startIndex")
     return Options(
         path=path,
         stream=text("stream"),
-        view=text("view"),
+        journal=text("journal"),
+        view=text("view") or ("journal" if text("journal") else None),
         columns=tuple(name.strip() for name in columns.split(",")) if columns else None,
         with_index=text.flag("withIndex", False),
         with_key=text.flag("withKey", False),

@@ -4,7 +4,8 @@
 
 `segments` has one row for each file of a stream, or of all streams: its name, what it holds, its size, and a
 checksum of all its bytes, which Spark's workers compute beside one another. Leave `checksum` out of the
-option `columns`, and nothing but names and footers is read.
+option `columns`, and nothing but names and footers is read. `journal_view` and `journal_history` have the
+views of journals.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from headrace.log.meta import Meta
 from headrace.log.segment_name import FinalName, Listing, parse_name
 from headrace.log.table import read_footer
 from headrace.log.view import View
+from headrace.spark.journal_view import JOBS
 from headrace.spark.options import Options
 from headrace.spark.origin import existing_store
 from headrace.spark.types import arrow_schema, spark_schema
@@ -46,7 +48,7 @@ _SEGMENTS = pa.schema(
         pa.field("checksum", pa.string()),
     ]
 )
-_VIEWS = {"segments": _SEGMENTS}
+_VIEWS = {"segments": _SEGMENTS, "journal": JOBS}
 _FILES_TOGETHER = 64
 _CHUNK = 8 << 20
 
@@ -54,7 +56,7 @@ _CHUNK = 8 << 20
 def view_schema(options: Options) -> StructType:
     """The columns of the view that the options name."""
     if options.view not in _VIEWS:
-        raise BadSettings(f"there is no view {options.view!r}: there is {', '.join(_VIEWS)}")
+        raise BadSettings(f"there is no view {options.view!r}: there are {', '.join(_VIEWS)}, history")
     whole = _VIEWS[options.view]
     for name in options.columns or ():
         if name not in whole.names:

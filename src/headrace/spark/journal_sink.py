@@ -1,0 +1,201 @@
+"""The sinks of journals: rows of a DataFrame become jobs, exactly once for each batch of a query.
+
+    df.write.format("headrace").option("path", "data").option("journal", "pages").mode("append").save()
+
+Tasks check their rows and stage them (`staging`); the driver puts all of a batch in one atomic operation of
+the journal, which remembers the query and the batch with it. A batch that Spark runs again is there already.
+A write at once is atomic too, and with the option `writeId` it can be repeated. Apart from that, a resource
+has one pending job however often it is put.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from headrace.journal.errors import JournalTaken
+from headrace.journal.journal import Journal
+from headrace.kernel.errors import SchemaMismatch
+from headrace.spark.options import Options
+from headrace.spark.origin import made_store
+from headrace.spark.sink import Staged, collected, remove_runs, staged_by_task
+from headrace.spark.staging import Run, read_runs, remove_abandoned, remove_staged, staging_of, write_runs
+from headrace.spark.types import arrow_schema
+from headrace.store import Store, open_store
+
+_LOCK_WAIT_S = 30.0
+_PRIORITY = 128
+_VALUES = (pa.string(), pa.binary(), pa.int64(), pa.float64(), pa.bool_())
+_COLUMNS = {
+    "resource": pa.string(),
+    "priority": pa.int64(),
+    "due": pa.timestamp("us", "UTC"),
+    "domain": pa.string(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobsTarget:
+    """A journal that takes what Spark will give."""
+
+    path: str
+    journal: str
+    writer: str
+    write_id: str | None
+    schema: pa.Schema
+    """The columns as they are staged."""
+
+    @property
+    def staging(self) -> Path:
+        # Names do not begin with a dot: no stream's staging is there.
+        return staging_of(self.path, f".journal-{self.journal}")
+
+    def stage(self, folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
+        return tuple(write_runs(folder, (self._checked(batch) for batch in batches), self.schema, None))
+
+    def put(self, runs: list[Run], once: tuple[str, int] | None) -> int:
+        """All jobs of the runs in one operation; how many, 0 if that was done before."""
+        batches = list(read_runs(runs, None))
+        rows = pa.Table.from_batches(batches, self.schema)
+        with open_store(self.path) as store, opened_journal(store, self.journal) as journal:
+            return len(
+                journal.put_batch(
+                    rows["resource"].to_pylist(),
+                    priority=self._column(rows, "priority", _PRIORITY),
+                    due_us=self._column(rows, "due", None),
+                    values=self._column(rows, "value", None),
+                    domain=self._column(rows, "domain", None),
+                    once=once,
+                )
+            )
+
+    def _column(self, rows: pa.Table, name: str, default: int | None) -> list[Any]:
+        if name not in rows.column_names:
+            return [default] * rows.num_rows
+        column = rows[name]
+        if name == "due":
+            column = column.cast(pa.int64())
+        return [default if each is None else each for each in column.to_pylist()]
+
+    def _checked(self, batch: pa.RecordBatch) -> pa.Table:
+        """The rows as they are staged, or SchemaMismatch with the first thing that is wrong."""
+        rows = pa.Table.from_batches([batch]).cast(self.schema)
+        resources = rows["resource"]
+        if resources.null_count or pc.any(pc.equal(resources, "")).as_py():
+            raise SchemaMismatch("the column 'resource' may not be null or empty, and is in some row")
+        if "priority" in rows.column_names:
+            ranks = pc.min_max(rows["priority"]).as_py()
+            for rank in (ranks["min"], ranks["max"]):
+                if rank is not None and not 0 <= rank <= 255:
+                    raise SchemaMismatch(f"the column 'priority' is 0 to 255, and is {rank} in some row")
+        return rows
+
+
+def jobs_target(options: Options, schema: StructType) -> JobsTarget:
+    """The journal that the options name, made if it is not there, and its columns checked."""
+    fields = [_field(field) for field in arrow_schema(schema)]
+    if "resource" not in [field.name for field in fields]:
+        raise SchemaMismatch("a job needs a resource: name a column 'resource', of text")
+    with made_store(options.path) as store:
+        if not store.has_journal(options.journal_name):
+            store.journal(options.journal_name).close()
+    return JobsTarget(options.path, options.journal_name, options.writer, options.write_id, pa.schema(fields))
+
+
+def opened_journal(store: Store, name: str) -> Journal:
+    """The journal; another process may have it for a moment."""
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            return store.journal(name)
+        except JournalTaken:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.1)
+
+
+def _field(field: pa.Field) -> pa.Field:
+    kind = _COLUMNS.get(field.name)
+    if field.name == "value":
+        kind = next((each for each in _VALUES if _fits(field.type, each)), None)
+        if kind is None:
+            raise SchemaMismatch(
+                f"the column 'value' is {field.type}: a job's value is text, bytes, a whole number, a double "
+                "or a boolean"
+            )
+    elif kind is None:
+        known = ", ".join((*_COLUMNS, "value"))
+        raise SchemaMismatch(f"a job has no {field.name!r}: its columns are {known}")
+    elif not _fits(field.type, kind):
+        raise SchemaMismatch(f"the column {field.name!r} is {field.type}; a job's is {kind}")
+    return pa.field(field.name, kind)
+
+
+def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of one is one of the other."""
+    if given.equals(wanted):
+        return True
+    if pa.types.is_null(given):
+        return True
+    if pa.types.is_integer(wanted):
+        return bool(pa.types.is_signed_integer(given))
+    return bool(pa.types.is_floating(wanted) and pa.types.is_floating(given))
+
+
+class JobsStreamSink(DataSourceStreamArrowWriter):
+    """The sink of a streaming query. Spark makes it anew for every batch."""
+
+    def __init__(self, target: JobsTarget) -> None:
+        self._target = target
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return staged_by_task(lambda folder: self._target.stage(folder, iterator), self._target.staging)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        query, runs = collected(messages, batchId)
+        target = self._target
+        target.put(runs, (f"spark:{target.writer}:{query}", batchId))
+        remove_staged(target.staging / query, batchId)
+        remove_abandoned(target.staging)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Spark may say this after a commit that is on the disk: nothing is ever taken back."""
+        remove_runs(messages)
+
+
+class JobsSink(DataSourceArrowWriter):
+    """The sink of `df.write`."""
+
+    def __init__(self, target: JobsTarget) -> None:
+        self._target = target
+        self._folder = target.staging / f"write-{uuid.uuid4().hex}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        task = context.partitionId() if context else 0
+        return Staged("", 0, task, self._target.stage(self._folder, iterator))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        target = self._target
+        once = None if target.write_id is None else (f"spark-write:{target.write_id}", 0)
+        target.put(collected(messages, 0)[1], once)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_abandoned(target.staging)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
