@@ -25,6 +25,7 @@ from typer.core import TyperGroup
 from headrace import __version__
 from headrace.cli import journal, log, spark, stream
 from headrace.cli.console import Exit, print_error, route_warnings, silence_stdout
+from headrace.cli.serve import serve
 from headrace.kernel.errors import HeadraceError
 from headrace.log.disk import error_for
 
@@ -120,6 +121,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(stream.app, name="stream")
 app.add_typer(journal.app, name="journal")
 app.add_typer(spark.app, name="spark")
+app.command("serve")(serve)
 
 
 def _show_version(wanted: bool) -> None:

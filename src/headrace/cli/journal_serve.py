@@ -52,7 +52,7 @@ def serve(
 
     Example: headrace journal serve pages --port 4011
     """
-    from headrace.cli.journal_server import check_host, run_server  # asyncio: only where it is needed
+    from headrace.cli.serving import check_host, run_server  # asyncio: only where it is needed
     from headrace.server.fj import ServerLimits
 
     if not open_to_anyone:

@@ -1,4 +1,4 @@
-"""Running the server of a journal until a signal ends it."""
+"""Running a server until a signal ends it, and which addresses it may listen on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import ipaddress
 import signal
 import socket
 import sys
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
 from headrace.cli.console import Console
 from headrace.cli.quantities import plural
@@ -15,10 +17,10 @@ from headrace.journal import Journal
 from headrace.kernel.errors import Refused
 from headrace.server.fj import FjServer, ServerLimits
 
+T = TypeVar("T")
 
-def run_server(journal: Journal, host: str, port: int, limits: ServerLimits, console: Console) -> None:
-    """Serve; print the address; return when a signal has come and everything taken was answered."""
-    serving = _serve(journal, (host, port), limits, console)
+
+def run_loop(serving: Coroutine[Any, Any, None]) -> None:
     if importlib.util.find_spec("uvloop") is None:
         asyncio.run(serving)
     else:  # its loop costs less
@@ -27,23 +29,42 @@ def run_server(journal: Journal, host: str, port: int, limits: ServerLimits, con
         uvloop.run(serving)
 
 
-async def _serve(journal: Journal, where: tuple[str, int], limits: ServerLimits, console: Console) -> None:
-    ended, loop = asyncio.Event(), asyncio.get_running_loop()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(each, ended.set)
+async def started(starting: Awaitable[T], where: tuple[str, int], option: str = "--port") -> T:
+    """The server that was to be started, or a sentence why it cannot listen there."""
     try:
-        server = await FjServer.start(journal, *where, limits)
+        return await starting
     except OSError as error:
         why = error.strerror or error
         raise Refused(
-            f"{where[0]}:{where[1]} cannot be listened on ({why}): choose another --port"
+            f"{where[0]}:{where[1]} cannot be listened on ({why}): choose another {option}"
         ) from error
-    host, port = server.address
-    shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-    facts = {"name": journal.name, "host": host, "port": port}
-    console.answer(facts, f"serving journal {journal.name} at {shown}")
+
+
+async def until_signal() -> None:
+    """Wait for SIGTERM or SIGINT."""
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, ended.set)
     sys.stdout.flush()
     await ended.wait()
+
+
+def shown_address(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def run_server(journal: Journal, host: str, port: int, limits: ServerLimits, console: Console) -> None:
+    """Serve a journal, until a signal has come and all that was taken is answered."""
+    run_loop(_serve(journal, (host, port), limits, console))
+
+
+async def _serve(journal: Journal, where: tuple[str, int], limits: ServerLimits, console: Console) -> None:
+    server = await started(FjServer.start(journal, *where, limits), where)
+    host, port = server.address
+    facts = {"name": journal.name, "host": host, "port": port}
+    console.answer(facts, f"serving journal {journal.name} at {shown_address(server.address)}")
+    await until_signal()
     await server.stop()
     console.note(f"stopped after {plural(server.requests, 'request')}")
 

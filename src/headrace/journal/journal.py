@@ -142,7 +142,7 @@ class Journal(JobVerbs, ValueVerbs):
             ready=ready,
             leased=len(jobs.leased),
             dead=len(jobs.dead),
-            values=len(engine.state.values.by_key),
+            values=engine.state.values.count,
             by_priority={priority: n for priority, n in enumerate(jobs.depth) if n},
             by_domain=by_domain,
             oldest_due_us=oldest,

@@ -16,10 +16,8 @@ import pyarrow.compute as pc
 
 from headrace.journal.errors import BadRequest
 from headrace.journal.rows import ValueRow
-from headrace.journal.values import ValueTable
+from headrace.journal.values import FIRST_KEY, ValueTable
 
-_FIRST = b"\1"
-"""Before it are the journal's own keys."""
 PAGE = 1000
 PAGE_MAX = 65_535
 _LOOK_AT = 4096
@@ -48,7 +46,7 @@ def read_page(table: ValueTable, wanted: Cursor, count: int = PAGE, budget_bytes
     """At most `count` values, and about `budget_bytes` of them, in the order of their keys."""
     count = min(count or PAGE_MAX, PAGE_MAX)
     found: list[tuple[bytes, ValueRow]] = []
-    low, inclusive = (max(wanted.low, _FIRST), True) if wanted.after is None else (wanted.after, False)
+    low, inclusive = (max(wanted.low, FIRST_KEY), True) if wanted.after is None else (wanted.after, False)
     keys = table.by_key.irange(low, wanted.high, (inclusive, True))
     size = looked = 0
     while looked_at := list(islice(keys, _LOOK_AT if wanted.pattern is not None else count + 1)):

@@ -18,6 +18,9 @@ from headrace.journal.residents import Residents
 from headrace.journal.rows import ValueRow
 from headrace.journal.schedule import worth_a_look
 
+FIRST_KEY = b"\1"
+"""Before it are the journal's own keys."""
+
 
 class Deleted(NamedTuple):
     stamp: int
@@ -45,6 +48,11 @@ class ValueTable:
 
     def __len__(self) -> int:
         return len(self.by_key) + len(self.deleted)
+
+    @property
+    def count(self) -> int:
+        """How many keys there are, without the journal's own."""
+        return len(self.by_key) - int(self.by_key.bisect_left(FIRST_KEY))
 
     def rows(self) -> Iterator[tuple[bytes, ValueRow]]:
         yield from self.by_key.items()

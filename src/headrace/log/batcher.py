@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from headrace.kernel.errors import Broken, Closed, HeadraceError
 from headrace.log.log import Log
+from headrace.log.state import Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,18 @@ class Batcher:
         if self.idle:
             self.wake()
         return first
+
+    def append_once(self, batches: Iterable[pa.RecordBatch], writer: str, sequence: int) -> Commit:
+        """The same as one atomic group that is safe to repeat: then it is answered, not appended again."""
+        self.check()
+        self.write_out()
+        with self._lock:
+            commit = self._log.append_group(list(batches), writer=writer, sequence=sequence)
+            self.next_index = self._log.next_index
+            self.restart()
+        if self.idle:
+            self.wake()
+        return commit
 
     def check(self) -> None:
         """Raise what a flush in the background could not do; the next one tries again."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.journal.errors import BadRequest
 from headrace.kernel.errors import Busy, HeadraceError
-from headrace.server.fj_functions import refusal
+from headrace.server.fj_fields import refusal
 from headrace.wire.errors import ProtocolError
 from headrace.wire.fj import Function, Pair, Reply, Request, encode_reply
 from headrace.wire.fj_requests import RequestParser

@@ -43,6 +43,8 @@ class Published:
     base_index: int
     next_index: int
     duplicates: tuple[int, ...] = ()
+    repeated: bool = False
+    """It was published before, by the same producer with the same sequence number or a later one."""
 
 
 class Publisher:
@@ -82,14 +84,18 @@ class Publisher:
         self._resume()
         self.publish = self._taking.publish
 
-    def publish_batch(self, table: Any) -> Published:
+    def publish_batch(self, table: Any, *, once: tuple[str, int] | None = None) -> Published:
         """Publish many entries at once, all or none: Arrow, pandas or polars tables, or a list of dicts.
 
         With unique ids, rows whose id is in the stream already are left out, and the answer says which.
+        `once` = (producer, sequence) makes it safe to repeat: a batch whose sequence number is not larger
+        than the last one of that producer is answered (`repeated`), not published again.
         """
         self._batcher.check()
         records = as_table(table, self._schema, self._declaration)
         base = self.next_index
+        if once is not None and (last := self._log.last_commit(once[0])) and once[1] <= last.sequence:
+            return Published(last.base_index, last.next_index, repeated=True)
         if not records.num_rows:
             return Published(base, base)
         duplicates: list[int] = []
@@ -98,7 +104,10 @@ class Publisher:
             duplicates = self._unique.duplicates(ids, base)
             records = _without(records, duplicates)
         try:
-            self._batcher.append([records] if records.num_rows else [])
+            if once is None:
+                self._batcher.append([records] if records.num_rows else [])
+            else:
+                self._batcher.append_once([records], *once)
         except HeadraceError:
             if self._unique is not None:
                 self._unique.forget_from(base)

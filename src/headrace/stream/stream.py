@@ -118,7 +118,7 @@ class Stream:
             if isinstance(item, Batch):
                 yield from maker.entries(item)
             else:
-                yield Head(self._decode_key(item.key), item.next_index)
+                yield Head(self.key_of(item.key), item.next_index)
 
     def listener(
         self,
@@ -135,7 +135,7 @@ class Stream:
         self._check()
         scan = Scan(self._log, self._schema, start, until, on_damage=on_damage)
         maker = EntryMaker(self._declaration, on_unknown)
-        listener = Listener(scan, maker, callback, on_head, self._decode_key, count)
+        listener = Listener(scan, maker, callback, on_head, self.key_of, count)
         self._listeners = [each for each in self._listeners if each.state != "ended"]
         self._listeners.append(listener)
         listener.start()
@@ -156,7 +156,12 @@ class Stream:
     def head(self) -> Any:
         """HEAD as no power cut can take it back: no later entry has a smaller order key. None: not known."""
         key = self._log.settled.head_key
-        return self._decode_key(key) if key and self.order_by is not None else None
+        return self.key_of(key) if key and self.order_by is not None else None
+
+    def key_of(self, key: int) -> Any:
+        """An order key from the 64 bits that sort the same."""
+        order_by = self._log.meta.order_by
+        return key if order_by is None else KeyColumn(self._log.schema, order_by).decode(key)
 
     @property
     def next_index(self) -> int:
@@ -223,10 +228,6 @@ class Stream:
                     return
         finally:
             scan.close()
-
-    def _decode_key(self, key: int) -> Any:
-        order_by = self._log.meta.order_by
-        return key if order_by is None else KeyColumn(self._log.schema, order_by).decode(key)
 
     def _released(self, publisher: Publisher) -> None:
         if publisher in self._publishers:

@@ -1,0 +1,46 @@
+"""What the fields of FJ requests may hold, and what is told of errors."""
+
+from __future__ import annotations
+
+from headrace.journal.checks import RESERVED, TIME_MAX_US
+from headrace.journal.errors import BadRequest, NoSuchKey
+from headrace.kernel.errors import HeadraceError
+from headrace.wire.fj import Reply, Request
+
+REPLY_BYTES = 4 << 20
+"""About how much one reply carries before it says that there is more."""
+
+
+def refusal(request: Request, error: HeadraceError, now: int) -> Reply:
+    """What the client is told of an error; it makes the same exception of it again."""
+    text = b"does not exist" if isinstance(error, NoSuchKey) else f"{error.code}: {error}".encode()[:60_000]
+    return Reply(request.identifier, 0, now, None, text)
+
+
+def second_key(request: Request) -> bytes:
+    if not request.upper:
+        raise BadRequest("a second key is needed (query 1)")
+    check_key(request.upper)
+    return request.upper
+
+
+def check_key(key: bytes) -> None:
+    if not key:
+        raise BadRequest("a key is needed")
+    if key.startswith(RESERVED):
+        raise BadRequest("keys that begin with a zero byte are the journal's own")
+
+
+def moment(time: int | None) -> int | None:
+    if time is not None and time > TIME_MAX_US:
+        raise BadRequest(f"times are microseconds since 1970; {time} is beyond all bounds")
+    return time
+
+
+def number(text: bytes, most: int, what: str) -> int | None:
+    """A decimal number; None if it is left out."""
+    if not text:
+        return None
+    if not text.isdigit() or len(text) > 19 or int(text) > most:
+        raise BadRequest(f"{text[:40].decode(errors='replace')!r} is no {what}")
+    return int(text)

@@ -1,0 +1,134 @@
+"""What the functions of FJ that are about jobs do to a journal."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from headrace.journal import checks
+from headrace.journal.checks import TIME_MAX_US
+from headrace.journal.engine import Engine
+from headrace.journal.errors import BadRequest, LeaseLost, NoSuchKey
+from headrace.journal.job_operations import NewJob, Wanted, domain_of
+from headrace.server.fj_fields import REPLY_BYTES, check_key, moment, number, second_key
+from headrace.wire.fj import (
+    BUSY,
+    DATA,
+    LISTEN,
+    OVERWRITE,
+    PERSIST,
+    QUERY,
+    RANGE,
+    UPDATE_TIMEOUT,
+    WORKED_ON,
+    Pair,
+    Reply,
+    Request,
+)
+from headrace.wire.fj_many import unpack_jobs, unpack_keys
+
+
+class Waiting(Protocol):
+    """Who asks, and may want to be told when there is a job."""
+
+    def wait_for_job(self, domain: bytes) -> None: ...
+
+
+class JobFunctions:
+    def __init__(self, engine: Engine) -> None:
+        self.produced = 0
+        """Bytes of values in the last reply."""
+        self._engine = engine
+
+    def put(self, request: Request, now: int) -> Reply:
+        """SET with two keys: `<domain>:<priority>:<due>` and the resource."""
+        parts = request.key.rsplit(b":", 2)
+        if len(parts) != 3:
+            raise BadRequest("a job is set under <domain>:<priority>:<due> and its resource")
+        priority, due = number(parts[1], 255, "priority"), number(parts[2], TIME_MAX_US, "due time")
+        if request.flags & WORKED_ON:
+            return self._give_back(request, now, priority, due)
+        if priority is None:
+            raise BadRequest("a job needs a priority from 0 to 255")
+        if not request.upper and request.value:
+            several = unpack_jobs(request.value)
+        else:
+            several = [(second_key(request), request.type or 0, request.value or b"")]
+        stamp, expires = moment(request.timestamp) or now, moment(request.timeout)
+        common = checks.domain(checks.text(parts[0]))
+        persist, put = request.flags & PERSIST != 0, self._engine.jobs.put
+        for resource, _kind, value in several:
+            check_key(resource)
+            checks.size(value, self._engine.settings.value_bytes)
+        for resource, kind, value in several:
+            domain = common or checks.domain(domain_of(checks.text(resource)))
+            put(now, NewJob(resource, domain, priority, due or now, kind, value, stamp, expires, persist))
+        return Reply(request.identifier, 0, now)
+
+    def done_many(self, request: Request, now: int) -> Reply:
+        """DELETE without a key: the jobs of many resources, all under one lease, are done."""
+        if request.timeout is None:
+            raise BadRequest("the end of the lease is needed, as NEXT told it")
+        jobs, worked_on = self._engine.jobs, self._engine.state.jobs.worked_on
+        jobs.tick(now)
+        gone = []
+        for resource in unpack_keys(request.value or b""):
+            row = worked_on.get(resource)
+            if row is None or row.lease != request.timeout:
+                gone.append(Pair(resource))
+            else:
+                jobs.done(now, row.id, request.timeout)
+        return Reply(request.identifier, 0, now, None, b"", gone)
+
+    def _give_back(self, request: Request, now: int, priority: int | None, due: int | None) -> Reply:
+        resource = request.upper or b""
+        row = self._engine.state.jobs.worked_on.get(resource)
+        if request.timeout is None:
+            raise BadRequest("the end of the lease is needed, as NEXT told it")
+        if row is None:
+            raise lost(resource)
+        if request.flags & UPDATE_TIMEOUT:
+            if not due or due <= now:
+                raise BadRequest("a lease can only be extended to a time to come")
+            self._engine.jobs.extend(now, row.id, request.timeout, due)
+        else:
+            self._engine.jobs.fail(now, row.id, request.timeout, due, priority)
+        return Reply(request.identifier, 0, now)
+
+    def next(self, request: Request, peer: Waiting, now: int) -> Reply:
+        engine, flags = self._engine, request.flags
+        until = moment(request.timeout) or now + engine.lease_us
+        if until <= now:
+            raise BadRequest("a lease must end in time to come")
+        domain = checks.domain(checks.text(request.key)) or None
+        wanted = Wanted(domain, until, flags & OVERWRITE != 0, engine.settings.fair)
+        most = (request.count or 0xFFFF) if flags & QUERY == RANGE else 1
+        pairs: list[Pair] = []
+        size = 0
+        while len(pairs) < most and size < REPLY_BYTES and (found := engine.jobs.take(now, wanted)):
+            row, value = found
+            pairs.append(Pair(row.resource, row.type, value if flags & DATA else b""))
+            size += len(row.resource) + len(value)
+        self.produced = size
+        if pairs:
+            return Reply(request.identifier, 0, now, until, b"", pairs)
+        if flags & LISTEN:
+            peer.wait_for_job(request.key)
+        return Reply(request.identifier, 0, now, engine.jobs.next_time(domain), b"nothing to work on")
+
+    def get(self, request: Request, now: int) -> Reply:
+        jobs = self._engine.state.jobs
+        row = jobs.pending.get(request.key) or jobs.worked_on.get(request.key)
+        if row is None:
+            raise NoSuchKey("there is neither a value nor a job")
+        busy = BUSY if request.key in jobs.worked_on else 0
+        if request.timeout is not None:
+            raise BadRequest("jobs are leased by NEXT, not by GET")
+        if busy and request.flags & WORKED_ON:
+            raise NoSuchKey("it is worked on")
+        value = self._engine.read(row) if request.flags & DATA else b""
+        self.produced = len(value)
+        return Reply(request.identifier, busy, row.stamp, None, b"", [Pair(request.key, row.type, value)])
+
+
+def lost(resource: bytes) -> LeaseLost:
+    return LeaseLost(f"{resource.decode(errors='replace')!r} is not leased any more")

@@ -1,0 +1,65 @@
+"""Errors over HTTP: a status that machines know, and the same code and sentence as everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from aiohttp import web
+
+from headrace.kernel.errors import (
+    Broken,
+    Closed,
+    Damaged,
+    HeadraceError,
+    NoPermission,
+    NotFound,
+    Refused,
+    Retryable,
+    TooLarge,
+    Trimmed,
+    WriterTaken,
+)
+from headrace.stream.errors import DuplicateId, StreamExists
+
+_STATUS: list[tuple[type[HeadraceError], int]] = [
+    (NotFound, 404),
+    (NoPermission, 403),
+    (TooLarge, 413),
+    (Trimmed, 410),
+    (StreamExists, 409),
+    (DuplicateId, 409),
+    (WriterTaken, 409),
+    (Refused, 400),
+    (Retryable, 503),
+    (Closed, 503),
+    (Damaged, 500),
+    (Broken, 500),
+]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def status_of(error: HeadraceError) -> int:
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def answer(body: object, status: int = 200) -> web.Response:
+    """Anything as JSON, with a line end for those who read it in a terminal."""
+    return web.Response(
+        body=msgspec.json.encode(body) + b"\n", status=status, content_type="application/json"
+    )
+
+
+@web.middleware
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error is one JSON object: its code, and what to do."""
+    try:
+        return await handler(request)
+    except HeadraceError as error:
+        return answer({"error": error.code, "message": str(error)}, status_of(error))
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        code = {404: "not_found", 405: "bad_method", 413: "too_large"}.get(error.status, "bad_request")
+        message = f"{request.method} {request.path}: {error.reason}"
+        return answer({"error": code, "message": message}, error.status)

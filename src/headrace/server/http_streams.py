@@ -1,0 +1,290 @@
+"""Streams over HTTP: each is an endpoint by its name. docs/guide/http.md shows it with curl.
+
+PUT    /streams/{name}        make sure that it is there, with these fields
+POST   /streams/{name}        publish: JSON lines, or an Arrow IPC stream
+GET    /streams/{name}        read from a place on, and go on as entries arrive with follow
+GET    /streams/{name}/info   what it knows of itself
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from aiohttp import web
+
+from headrace.kernel.errors import BadSettings, Refused, SchemaMismatch
+from headrace.log.segment_reader import Batch
+from headrace.server.http_errors import answer
+from headrace.server.node import Node
+from headrace.server.stream_desk import StreamDesk
+from headrace.store import StreamConfig
+from headrace.stream.key_text import parse_key
+from headrace.stream.places import END, START, Place, at_key
+from headrace.stream.scan import Scan
+from headrace.wire.fields import describe_schema, parse_type
+from headrace.wire.json_lines import read_lines
+from headrace.wire.json_rows import rows_of
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON_LINES = "application/x-ndjson"
+_CHUNK_ROWS = 8192
+_NUMBERS = {"count", "index"}
+
+
+class _Fields(msgspec.Struct):
+    """The body of PUT."""
+
+    fields: dict[str, str]
+    order_by: str | None = None
+    strict: bool = False
+    unique_by: str | None = None
+
+
+class StreamRoutes:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/streams", self.names),
+            web.put("/streams/{name}", self.ensure),
+            web.post("/streams/{name}", self.publish),
+            web.get("/streams/{name}", self.read, allow_head=False),
+            web.get("/streams/{name}/info", self.info),
+        ]
+
+    async def names(self, request: web.Request) -> web.Response:
+        return answer({"streams": await self._node.in_pool(self._node.store.streams)})
+
+    async def ensure(self, request: web.Request) -> web.Response:
+        name, body = request.match_info["name"], await request.read()
+        if request.content_type == ARROW:
+            config = StreamConfig(_arrow_schema(body))
+        else:
+            try:
+                wanted = msgspec.json.decode(body, type=_Fields)
+            except msgspec.MsgspecError as error:
+                raise SchemaMismatch(
+                    f'the body is not {{"fields": {{"at": "int64"}}, "order_by": "at"}}: {error}'
+                ) from error
+            config = StreamConfig(
+                _schema_of(wanted), wanted.order_by, strict=wanted.strict, unique_by=wanted.unique_by
+            )
+        created = await self._node.ensure_stream(name, config)
+        return answer({"name": name, "created": created}, 201 if created else 200)
+
+    async def publish(self, request: web.Request) -> web.Response:
+        desk = await self._node.stream(request.match_info["name"])
+        body = await request.read()
+        if request.content_type == ARROW:
+            table = await self._node.in_pool(_arrow_table, body)
+        else:
+            table = await self._node.in_pool(read_lines, body.splitlines(), desk.stream.schema)
+        published = await desk.publish(table, _once(request))
+        return answer(
+            {
+                "first": published.base_index,
+                "next": published.next_index,
+                "duplicates": list(published.duplicates),
+                "repeated": published.repeated,
+            }
+        )
+
+    async def info(self, request: web.Request) -> web.Response:
+        desk = await self._node.stream(request.match_info["name"])
+        info = await self._node.in_pool(desk.stream.info)
+        return answer(
+            {
+                "name": desk.stream.name,
+                "fields": describe_schema(desk.stream.schema),
+                "order_by": desk.stream.order_by,
+                "first": info.first_index,
+                "next": info.next_index,
+                "durable": info.durable_index,
+                "segments": info.segments,
+                "bytes": info.bytes,
+            }
+        )
+
+    async def read(self, request: web.Request) -> web.StreamResponse:
+        desk = await self._node.stream(request.match_info["name"])
+        query = request.query
+        start, until = _place(query.get("from", "start"), desk), _until(query.get("until"), desk)
+        if "key" in query:
+            start = at_key(parse_key(query["key"], desk.stream))
+        columns = query["columns"].split(",") if "columns" in query else None
+        left = _number(query["count"], "count") if "count" in query else None
+        follow = query.get("follow", "false").lower() in ("1", "true", "yes", "")
+        as_arrow = _format(request) == "arrow"
+        scan = await self._node.in_pool(_scan, desk, start, until, columns)
+        response = web.StreamResponse(headers={"Content-Type": ARROW if as_arrow else JSON_LINES})
+        await response.prepare(request)
+        writer = _ArrowChunks(desk) if as_arrow else _JsonChunks(desk)
+        desk.followers += 1
+        try:
+            async for item in self._items(desk, scan, follow):
+                if isinstance(item, Batch) and left is not None:
+                    item = item.slice(item.base_index, item.base_index + left)
+                    left -= item.records.num_rows
+                for chunk in await self._node.in_pool(writer.chunks, item):
+                    await response.write(chunk)
+                if left == 0:
+                    break
+            await response.write(writer.end())
+        finally:
+            desk.followers -= 1
+            scan.close()
+        await response.write_eof()
+        return response
+
+    async def _items(self, desk: StreamDesk, scan: Scan, follow: bool) -> AsyncIterator[Any]:
+        while not scan.done:
+            move = desk.next_move() if follow else None
+            item = await self._node.in_pool(scan.next)
+            if item is not None:
+                yield item
+            elif move is None or desk.ending or scan.done:
+                return
+            else:
+                await move.wait()
+
+
+class _JsonChunks:
+    """A line for each entry, with its index; and one for each move of HEAD."""
+
+    def __init__(self, desk: StreamDesk) -> None:
+        self._desk = desk
+        self._encoder = msgspec.json.Encoder()
+
+    def chunks(self, item: Any) -> list[bytes]:
+        if not isinstance(item, Batch):
+            head = {"_head": self._desk.stream.key_of(item.key), "_index": item.next_index}
+            return [self._encoder.encode(msgspec.to_builtins(head)) + b"\n"]
+        made = []
+        for at in range(0, item.records.num_rows, _CHUNK_ROWS):
+            rows = rows_of(item.records.slice(at, _CHUNK_ROWS))
+            lines = [{"_index": index, **row} for index, row in enumerate(rows, item.base_index + at)]
+            made.append(self._encoder.encode_lines(lines))
+        return made
+
+    def end(self) -> bytes:
+        return b""
+
+
+class _ArrowChunks:
+    """One IPC stream; each batch says the index of its first entry, a batch without rows a move of HEAD."""
+
+    def __init__(self, desk: StreamDesk) -> None:
+        self._desk = desk
+        self._sink = io.BytesIO()
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def chunks(self, item: Any) -> list[bytes]:
+        if isinstance(item, Batch):
+            return [self._written(item.records, {"index": str(item.base_index)})]
+        if self._writer is None:
+            return []
+        empty = pa.RecordBatch.from_pylist([], schema=self._schema)
+        key = str(self._desk.stream.key_of(item.key))
+        return [self._written(empty, {"head": key, "index": str(item.next_index)})]
+
+    def end(self) -> bytes:
+        if self._writer is None:  # not one entry: the schema alone
+            self._begin(self._desk.stream.schema)
+        assert self._writer is not None
+        self._writer.close()
+        return self._taken()
+
+    def _written(self, records: pa.RecordBatch, notes: dict[str, str]) -> bytes:
+        if self._writer is None:
+            self._begin(records.schema)
+        assert self._writer is not None
+        self._writer.write_batch(records, custom_metadata=notes)
+        return self._taken()
+
+    def _begin(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._writer = pa.ipc.new_stream(self._sink, schema)
+
+    def _taken(self) -> bytes:
+        data = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        return data
+
+
+def _scan(desk: StreamDesk, start: Place, until: Place, columns: list[str] | None) -> Scan:
+    return Scan(desk.stream.log, desk.stream.schema, start, until, columns=columns)
+
+
+def _schema_of(wanted: _Fields) -> pa.Schema:
+    try:
+        fields = [
+            pa.field(
+                name, parse_type(kind.removesuffix(" not null")), nullable=not kind.endswith(" not null")
+            )
+            for name, kind in wanted.fields.items()
+        ]
+    except ValueError as error:
+        raise SchemaMismatch(str(error)) from error
+    return pa.schema(fields)
+
+
+def _arrow_schema(body: bytes) -> pa.Schema:
+    try:
+        return pa.ipc.open_stream(body).schema
+    except (pa.ArrowException, OSError) as error:
+        raise SchemaMismatch(f"the body is no Arrow IPC stream: {error}") from error
+
+
+def _arrow_table(body: bytes) -> pa.Table:
+    try:
+        with pa.ipc.open_stream(body) as reader:
+            table = reader.read_all()
+        table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise SchemaMismatch(f"the body is no Arrow IPC stream: {error}") from error
+    return table
+
+
+def _once(request: web.Request) -> tuple[str, int] | None:
+    """Headers that make publishing safe to repeat."""
+    producer, sequence = request.headers.get("Headrace-Producer"), request.headers.get("Headrace-Sequence")
+    if producer is None and sequence is None:
+        return None
+    if not producer or sequence is None:
+        raise BadSettings("Headrace-Producer and Headrace-Sequence go together: give both, or none")
+    return producer, _number(sequence, "Headrace-Sequence")
+
+
+def _place(text: str, desk: StreamDesk) -> Place:
+    return START if text == "start" else END if text == "end" else _number(text, "from")
+
+
+def _until(text: str | None, desk: StreamDesk) -> Place:
+    if text is None:
+        return None
+    return END if text == "end" else at_key(parse_key(text, desk.stream))
+
+
+def _number(text: str, what: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 1 << 63:
+        raise Refused(f"{what} is a whole number from 0 on, not {text[:40]!r}")
+    return number
+
+
+def _format(request: web.Request) -> str:
+    wanted = request.query.get("format") or (
+        "arrow" if ARROW in request.headers.get("Accept", "") else "json"
+    )
+    if wanted not in ("json", "arrow"):
+        raise Refused(f"format is json or arrow, not {wanted[:40]!r}")
+    return wanted

@@ -1,0 +1,177 @@
+"""The desk of a stream in a node: one thread that publishes for all connections, and one that wakes readers.
+
+Whatever many connections want to publish waits in a queue. The thread takes all of it, appends each batch,
+syncs once, and answers everybody: so the cost of a sync is shared, and the event loop never waits for a disk.
+The queue is bounded by bytes; who comes when it is full waits.
+
+Readers do not have threads. They read in the node's pool, and wait for the stream's next move, which a
+thread that watches its files tells, whoever publishes to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.kernel.errors import Closed, HeadraceError
+from headrace.stream.publisher import Published, Publisher
+from headrace.stream.stream import Stream
+
+QUEUE_BYTES = 64 << 20
+
+
+@dataclass(slots=True)
+class _Wanted:
+    work: Callable[[Publisher], Any]
+    size: int
+    answer: asyncio.Future[Any]
+
+
+class StreamDesk:
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.published_entries = 0
+        self.published_bytes = 0
+        self.syncs = 0
+        self.sync_s = 0.0
+        self.followers = 0
+        self.ending = False
+        """Whether readers should not wait for more."""
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
+        self._room = asyncio.Condition()
+        self._queued_bytes = 0
+        self._publishing: threading.Thread | None = None
+        self._watching: threading.Thread | None = None
+        self._closing = False
+        self._moved = asyncio.Event()
+
+    async def publish(self, table: pa.Table, once: tuple[str, int] | None = None) -> Published:
+        """Publish a table; answered when it is durable."""
+        published: Published = await self._ask(
+            lambda publisher: publisher.publish_batch(table, once=once), table.nbytes
+        )
+        if not published.repeated:
+            self.published_entries += published.next_index - published.base_index
+            self.published_bytes += table.nbytes
+        return published
+
+    async def head(self, key: Any) -> None:
+        await self._ask(lambda publisher: publisher.head(key), 0)
+
+    def next_move(self) -> asyncio.Event:
+        """Set when the stream moves after now, or is closed: taken before looking, waited for after."""
+        if self._watching is None:
+            self._watching = threading.Thread(target=self._watch, name="headrace-watch", daemon=True)
+            self._watching.start()
+        return self._moved
+
+    def end_followers(self) -> None:
+        """Readers get what is there, and then no more."""
+        self.ending = True
+        self._notify()
+
+    async def close(self) -> None:
+        """Publish what was taken, then let the stream go."""
+        self._closing = True
+        self._queue.put(None)
+        self.end_followers()
+        for thread in (self._publishing, self._watching):
+            if thread is not None:
+                await self._loop.run_in_executor(None, thread.join)
+        await self._loop.run_in_executor(None, self.stream.close)
+
+    # --- in the loop
+
+    async def _ask(self, work: Callable[[Publisher], Any], size: int) -> Any:
+        async with self._room:
+            await self._room.wait_for(lambda: not self._queued_bytes or self._queued_bytes < QUEUE_BYTES)
+            if self._closing:
+                raise Closed(f"the stream {self.stream.name!r} is being closed: try again later")
+            self._queued_bytes += size
+        if self._publishing is None:
+            self._publishing = threading.Thread(target=self._publish, name="headrace-publish", daemon=True)
+            self._publishing.start()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put(_Wanted(work, size, answer))
+        return await answer
+
+    def _answer(self, answered: list[tuple[_Wanted, Any]]) -> None:
+        for wanted, result in answered:
+            self._queued_bytes -= wanted.size
+            if wanted.answer.done():  # whoever asked has gone
+                continue
+            if isinstance(result, BaseException):
+                wanted.answer.set_exception(result)
+            else:
+                wanted.answer.set_result(result)
+        self._loop.create_task(self._tell_room())
+
+    async def _tell_room(self) -> None:
+        async with self._room:
+            self._room.notify_all()
+
+    def _notify(self) -> None:
+        """Wake those who wait now; those who come later wait for the next time."""
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    # --- in threads of their own
+
+    def _publish(self) -> None:
+        publisher: Publisher | None = None
+        ending = False
+        while not ending:
+            taken = [self._queue.get()]
+            while not self._queue.empty():
+                taken.append(self._queue.get())
+            ending = None in taken
+            wanted = [each for each in taken if each is not None]
+            results: list[Any] = []
+            for each in wanted:
+                try:
+                    if publisher is None:
+                        publisher = self.stream.publisher()
+                    results.append(each.work(publisher))
+                except Exception as error:
+                    results.append(error)
+            try:
+                if publisher is not None and wanted:
+                    began = time.monotonic()
+                    publisher.flush()
+                    self.syncs += 1
+                    self.sync_s += time.monotonic() - began
+            except HeadraceError as error:  # nobody is told that it is safe
+                results = [result if isinstance(result, Exception) else error for result in results]
+                _let_go(publisher)  # the next request opens another one, which recovers
+                publisher = None
+            self._soon(self._answer, list(zip(wanted, results, strict=True)))
+        if publisher is not None:
+            publisher.close()
+
+    def _watch(self) -> None:
+        cursor = self.stream.log.cursor(self.stream.log.next_index)
+        try:
+            while not self._closing:
+                if cursor.wait(0.5):
+                    self._soon(self._notify)
+        finally:
+            cursor.close()
+
+    def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def _let_go(publisher: Publisher | None) -> None:
+    with contextlib.suppress(HeadraceError):
+        if publisher is not None:
+            publisher.close()
