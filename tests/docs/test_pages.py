@@ -29,6 +29,7 @@ IN_SCOPE = [
     *(f"SH-{n:02d}" for n in (*range(1, 44), 51, 55)),
     *(f"QP-{n:02d}" for n in (*range(5, 13), *range(37, 40))),
     *(f"RG-{n:02d}" for n in (4, 10, 14, 62, 63, 64)),
+    *(f"FJ-{n:02d}" for n in range(1, 114)),
 ]
 
 

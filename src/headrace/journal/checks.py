@@ -26,6 +26,10 @@ def key_bytes(key: str) -> bytes:
     return raw
 
 
+def pattern_bytes(pattern: str) -> bytes:
+    return _text_bytes(pattern, "pattern") if pattern != "" else b""
+
+
 def text(raw: bytes) -> str:
     """Bytes as text that becomes the same bytes again."""
     return raw.decode("utf-8", "surrogateescape")

@@ -89,7 +89,7 @@ class ValueVerbs:
 
     def match(self, pattern: str, count: int | None = None) -> Iterator[Value]:
         """The values whose keys match a regular expression (RE2), anywhere unless it is anchored."""
-        raw = key_bytes(pattern)
+        raw = checks.pattern_bytes(pattern)
         check_pattern(raw)
         return self._scan(Cursor(None, b"", None, raw), count)
 
