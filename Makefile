@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 TEST_JOBS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo test lint format bench campaign clean
+.PHONY: help install java peers demo test lint format bench campaign clean
 
 help:  ## show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -43,7 +43,15 @@ format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY) java  ## measure headrace beside its peers, in one run
+# Two of the peers of the benchmarks are servers, which pip does not bring. Without them, they are left out.
+peers:
+	@for program in beanstalkd redis-server; do command -v $$program >/dev/null || { \
+	  echo "installing $$program from Debian's packages, to measure beside it"; \
+	  SUDO=$$([ $$(id -u) = 0 ] || echo sudo); \
+	  { $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends $$program; } >/dev/null || \
+	  echo "$$program could not be installed: the benchmarks leave it out" >&2; }; done
+
+bench: $(READY) java peers  ## measure headrace beside its peers, in one run
 	$(BIN)/python -m bench
 
 campaign: $(READY) java  ## the long crash and damage campaigns (see docs/reliability.md)

@@ -209,7 +209,7 @@ class JobOperations:
         """Leases and lives that have ended. What ends one may end another: a second job that waits, say."""
         while ended := self._table.schedule.due(now):
             for row in ended:
-                if row.where == Where.PENDING:
+                if row.where in (Where.PENDING, Where.BESIDE):
                     self._emit(Event(Kind.DROP, now, row.id, row.resource), row.volatile)
                 elif row.where == Where.LEASED and row.lease <= now and not self._end(now, row):
                     self._emit(Event(Kind.LAPSE, now, row.id, row.resource, due=row.lease), row.volatile)

@@ -171,6 +171,7 @@ class JobTable:
         row.lease = 0
         self.pending[row.resource] = row
         self.depth[row.priority] += 1
+        self.schedule.add_life(row)
         if row.resource in self.worked_on:
             row.where = Where.BESIDE
         else:

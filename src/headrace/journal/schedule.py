@@ -29,7 +29,7 @@ _Waiting = tuple[int, int, JobRow]
 _Rank = tuple[int, int, int]
 """Priority, due time and id: what jobs are served by."""
 _NONE: list[JobRow] = []
-_PENDING, _LEASED = int(Where.PENDING), int(Where.LEASED)
+_PENDING, _LEASED, _BESIDE = int(Where.PENDING), int(Where.LEASED), int(Where.BESIDE)
 
 
 class _Lane:
@@ -94,6 +94,9 @@ class Schedule:
             self._make_ready(row)
         else:
             self._wait(row, row.due)
+
+    def add_life(self, row: JobRow) -> None:
+        """A pending job that expires, whether it is in the schedule or waits beside another."""
         if row.expires is not None:
             heappush(self._lives, (row.expires, row.id, row))
             if worth_a_look(self._lives) and 2 * sum(map(_lives, self._lives)) < len(self._lives):
@@ -269,7 +272,7 @@ def _agrees(entry: _Waiting) -> bool:
 
 
 def _lives(entry: _Waiting) -> bool:
-    return entry[2].where == _PENDING and entry[2].expires == entry[0]
+    return entry[2].where in (_PENDING, _BESIDE) and entry[2].expires == entry[0]
 
 
 def worth_a_look(heap: Sized) -> bool:
