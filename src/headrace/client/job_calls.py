@@ -85,9 +85,13 @@ class JobWords(Words):
         lease: Duration | None = None,
         delete: bool = False,
         listen: bool = False,
+        persist: bool = False,
     ) -> Call[Job | Nothing]:
-        """The job that is to be worked on next, of a domain or of any."""
-        flags = DATA | (OVERWRITE if delete else 0) | (LISTEN if listen else 0)
+        """The job that is to be worked on next, of a domain or of any.
+
+        That it is taken survives the server's own crash; with `persist` that of its machine, too.
+        """
+        flags = persisted(persist) | DATA | (OVERWRITE if delete else 0) | (LISTEN if listen else 0)
         request = Request(Function.NEXT, 0, flags, self.now_us(), self.moment(lease), key=raw(domain))
         return Call(request, partial(self._first, domain, delete))
 

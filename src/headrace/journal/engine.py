@@ -143,7 +143,8 @@ class Engine:
         Their results or errors, and what to settle before anybody is told: 0 if there is nothing to wait for.
         When there is `enough` of them, the rest is left undone, and there are fewer results.
         """
-        ledger, results = self._ledger, list[T | HeadraceError]()
+        ledger = self._ledger
+        results: list[T | HeadraceError] = []
         if ledger.behind(operations[0][1] if len(operations) == 1 else sum([size for _, size in operations])):
             ledger.pour()
         with ledger.lock:
@@ -162,6 +163,11 @@ class Engine:
             if not ledger.syncs:
                 ledger.write()
             return results, ledger.upcoming
+
+    def write(self) -> None:
+        """What was done is safe from a crash of this process, and perhaps not yet from one of the machine."""
+        with self._ledger.lock:
+            self._ledger.write()
 
     def settle(self, ticket: int) -> None:
         """Return when that operation is safe; then those who listen are told of what changed."""

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.journal import checks
 from headrace.journal.checks import resource_bytes
+from headrace.journal.collection import without_collection
 from headrace.journal.engine import Engine
 from headrace.journal.errors import BadRequest
 from headrace.journal.job import Data, Job, Nothing
@@ -118,7 +119,8 @@ class JobVerbs:
             ]
 
         room = sum(map(len, raws)) + sum(len(value) for _kind, value in coded) + 200 * len(raws)
-        ids = self._engine.do(operation, room)
+        with without_collection():
+            ids = self._engine.do(operation, room)
         self._engine.wake_waiting()
         return ids
 
@@ -164,8 +166,9 @@ class JobVerbs:
 
         def operation(now: int) -> list[tuple[Any, ...]]:
             until = now + wanted.until
+            these = wanted._replace(until=until)
             rows: list[tuple[Any, ...]] = []
-            while len(rows) < count and (found := take(now, wanted._replace(until=until))) is not None:
+            while len(rows) < count and (found := take(now, these)) is not None:
                 row, value = found
                 resource = row.resource.decode(errors="replace")  # a column of texts takes no other bytes
                 rows.append(
@@ -183,7 +186,8 @@ class JobVerbs:
                 )
             return rows
 
-        rows = self._engine.do(operation, 300 * count)
+        with without_collection():
+            rows = self._engine.do(operation, 300 * count)
         columns = zip(*rows, strict=True) if rows else [[] for _ in JOB_TABLE]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, JOB_TABLE, strict=True)]
         return pa.Table.from_arrays(arrays, schema=JOB_TABLE)
@@ -202,7 +206,8 @@ class JobVerbs:
         numbers = checks.numbers(
             ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else ids, "ids of jobs"
         )
-        lost = self._engine.do(lambda now: self._engine.jobs.done_many(now, numbers), 300 * len(numbers))
+        with without_collection():
+            lost = self._engine.do(lambda now: self._engine.jobs.done_many(now, numbers), 300 * len(numbers))
         self._engine.wake_waiting()
         return lost
 
@@ -282,7 +287,7 @@ class JobVerbs:
 
     def _take(self, now: int, wanted: Wanted) -> Job | Nothing:
         until = now + wanted.until
-        found = self._engine.jobs.take(now, wanted._replace(until=until))
+        found = self._engine.jobs.take(now, Wanted(wanted.domain, until, wanted.delete, wanted.fair))
         if found is None:
             return Nothing(self._engine.jobs.next_time(wanted.domain))
         row, value = found

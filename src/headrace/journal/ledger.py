@@ -54,7 +54,6 @@ class Ledger:
         """What the current file of the tail holds."""
         self._turned: list[Event] = []
         """What the other one holds and the log does not have yet."""
-        self._unsynced = False
         self._durable = log.next_index
         self._failure: Broken | None = None
         self._encoder = msgspec.msgpack.Encoder()
@@ -99,7 +98,6 @@ class Ledger:
             except Exception as error:  # memory knows more than the disk from here on, whatever it was
                 raise self._broken(error) from error
             self._unpoured += events
-            self._unsynced = True
             if self._tail.bytes > TAIL_BYTES // 2:
                 self._wake.set()
         return self.upcoming
@@ -123,13 +121,11 @@ class Ledger:
                 self.write()
                 if not self._unpoured:
                     return
-                if self._settings.durability != "os":
-                    try:
-                        self._tail.sync()
-                    except Broken as error:
-                        raise self._broken(error) from error
+                unsynced = self._tail.unsynced()
                 self._turned, self._unpoured = self._unpoured, []
                 self._tail.turn()
+            if self._settings.durability != "os":  # without the lock: others write to the other file
+                self._sync(unsynced)
             self._append_turned()
 
     def close(self) -> None:
@@ -161,15 +157,18 @@ class Ledger:
         with self.lock:
             if self._failure is not None:
                 self._raise_failure()
-            ticket = self.write()
-        try:
-            self._tail.sync()
-        except Broken as error:
-            raise self._broken(error) from error
+            ticket, unsynced = self.write(), self._tail.unsynced()
+        self._sync(unsynced)
         if self._failure is not None:  # a sync beside this one failed: that this one did not proves nothing
             self._raise_failure()
         self._durable = max(self._durable, ticket)
         return ticket
+
+    def _sync(self, unsynced: list[tuple[int, int]]) -> None:
+        try:
+            self._tail.sync(unsynced)
+        except Broken as error:
+            raise self._broken(error) from error
 
     def _broken(self, error: Exception) -> Broken:
         if self._failure is None:
@@ -189,7 +188,7 @@ class Ledger:
             self._wake.clear()
             ticks += 1
             try:
-                if interval and self._unsynced:
+                if interval:
                     self._sync_interval()
                 if woken or ticks * pause >= _POUR_AFTER_S:
                     ticks = 0
@@ -203,7 +202,6 @@ class Ledger:
 
     def _sync_interval(self) -> None:
         with self.lock:
-            self._unsynced = False
-            reached = self.write()
-        self._tail.sync()
+            reached, unsynced = self.write(), self._tail.unsynced()
+        self._sync(unsynced)
         self._durable = max(self._durable, reached)

@@ -6,15 +6,14 @@ jobs that are gone, which a first look at two columns tells.
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.journal.collection import without_collection
 from headrace.journal.events import Event, Kind, from_batch, to_batch
 from headrace.journal.state import State
 from headrace.kernel.errors import Damaged
@@ -46,7 +45,7 @@ def events_of(record: Record, directory: Path) -> list[Event]:
 
 def replay(log: Log, start: int, state: State) -> int:
     """Fold the events from `start` on into `state`; the index after the last."""
-    with _without_collection():
+    with without_collection():
         return _replay(log, start, state)
 
 
@@ -76,15 +75,3 @@ def _gone_ids(log: Log, start: int) -> pa.Array | None:
         found.append(batch.records.column("id").filter(ended))
     ids = pa.concat_arrays(found) if found else None
     return ids if ids is not None and len(ids) else None
-
-
-@contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    """Millions of rows are made and none of them is garbage: looking for some would double the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

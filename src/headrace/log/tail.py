@@ -35,6 +35,7 @@ from headrace.log.disk import Disk, File
 
 TAIL_FILES = ("tail-0", "tail-1")
 TAIL_BYTES = 4 << 20
+_PIECE_BYTES = 4096
 _MAGIC = b"hrt1"
 _HEADER = struct.Struct("<4sIQQQII")
 _SEALED = struct.Struct("<4sIQ")
@@ -66,6 +67,7 @@ class Tail:
         self.bytes = 0
         """What the current file holds."""
         self._capacity = [TAIL_BYTES, TAIL_BYTES]
+        self._written, self._synced = [0, 0], [0, 0]
 
     @classmethod
     def open(cls, disk: Disk, directory: Path, salt: int) -> Tail:
@@ -74,8 +76,10 @@ class Tail:
         files = [disk.open(directory / name, write=True, create=True) for name in TAIL_FILES]
         for file in files:
             if file.size() < TAIL_BYTES:
-                # Written once, not only reserved: a sync then has no new blocks to record, a third quicker.
-                file.write([bytes(TAIL_BYTES - file.size())], file.size())
+                # Written once, not only reserved: a sync then has no new blocks to record. In small pieces,
+                # because the kernel keeps what was written at once together, and small writes to it are slow.
+                for at in range(file.size() // _PIECE_BYTES * _PIECE_BYTES, TAIL_BYTES, _PIECE_BYTES):
+                    file.write_one(bytes(_PIECE_BYTES), at)
                 file.sync()
         if fresh:
             disk.sync_dir(directory)
@@ -87,6 +91,7 @@ class Tail:
         seal = xxhash.xxh3_64_intdigest(summed, self._salt)
         record = _SEALED.pack(_MAGIC, len(payload), seal) + summed
         self.bytes += self._files[self._current].write_one(record, self.bytes)
+        self._written[self._current] += 1
 
     def reserve(self, size: int) -> None:
         """Be sure that `size` bytes more can be written, or raise DiskFull with nothing changed."""
@@ -96,8 +101,15 @@ class Tail:
             self._files[self._current].allocate(wanted)
             self._capacity[self._current] = wanted
 
-    def sync(self) -> None:
-        self._files[self._current].sync()
+    def unsynced(self) -> list[tuple[int, int]]:
+        """What `sync` has to make safe: the files with what was written to them and not synced yet."""
+        return [(at, self._written[at]) for at in (0, 1) if self._written[at] > self._synced[at]]
+
+    def sync(self, unsynced: list[tuple[int, int]]) -> None:
+        """Make safe what was unsynced at some moment; others may write meanwhile."""
+        for at, written in unsynced:
+            self._files[at].sync()
+            self._synced[at] = max(self._synced[at], written)
 
     def turn(self) -> None:
         """Go on in the other file; what is in this one has to be poured before the next turn."""

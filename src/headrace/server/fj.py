@@ -26,7 +26,7 @@ from headrace.journal import checks
 from headrace.journal.journal import Journal
 from headrace.kernel.errors import HeadraceError
 from headrace.server.fj_connection import Connection
-from headrace.server.fj_functions import Functions
+from headrace.server.fj_functions import Functions, waits_for_disk
 from headrace.wire.fj import Limits, Request
 
 _logger = logging.getLogger("headrace.server")
@@ -120,6 +120,9 @@ class FjServer:
         except HeadraceError as error:
             results, ticket = [error] * len(requests), 0
         requests = requests[: len(results)]
+        if ticket and self.engine.syncs and not any(map(waits_for_disk, requests)):
+            self.engine.write()
+            ticket = 0
         self.requests += len(requests)
         now = self.engine.clock.now_us()
         connection.answer(requests, results, now, ticket)

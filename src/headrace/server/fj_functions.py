@@ -227,3 +227,12 @@ class Functions:
 
 def _busy(row: ValueRow, now: int) -> bool:
     return row.lease > now or is_locked(row, now)
+
+
+def waits_for_disk(request: Request) -> bool:
+    """Whether its reply says that what it did is on the disk.
+
+    That a job is taken is written down before the reply, and synced with what comes next: after a power cut
+    it may be given out again. Who needs more asks for it with the bit *persist*.
+    """
+    return request.function != Function.NEXT or request.flags & PERSIST != 0
