@@ -56,7 +56,7 @@ def serve(
     from headrace.server.fj import ServerLimits
 
     if not open_to_anyone:
-        check_host(host)
+        check_host(host, ", or say --open-to-anyone if your network keeps strangers out")
     limits = ServerLimits(bounds.connections, bounds.rate, value_bytes=bounds.value_size)
     with open_store(store) as opened, patient(lambda: opened.journal(name)) as journal:
         run_server(journal, host, port, limits, Console(json))

@@ -8,6 +8,7 @@ import typer
 
 from headrace.cli.console import Console
 from headrace.cli.options import Json
+from headrace.cli.quantities import plural
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir
 from headrace.kernel.errors import MissingExtra
 from headrace.store import Store, open_store
@@ -65,4 +66,4 @@ async def _serve(store: Store, where: tuple[str, int], fj: tuple[str | None, int
     if journals is not None:
         await journals.stop()
     await node.close()
-    console.note(f"stopped after {node.requests} requests")
+    console.note(f"stopped after {plural(node.requests, 'request')}")

@@ -69,8 +69,8 @@ async def _serve(journal: Journal, where: tuple[str, int], limits: ServerLimits,
     console.note(f"stopped after {plural(server.requests, 'request')}")
 
 
-def check_host(host: str) -> None:
-    """Refuse an address that others can reach."""
+def check_host(host: str, advice: str = "") -> None:
+    """Refuse an address that others can reach; `advice` is what one may do besides."""
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)}
     except OSError as error:
@@ -79,5 +79,5 @@ def check_host(host: str) -> None:
         if not ipaddress.ip_address(str(address).partition("%")[0]).is_loopback:
             raise Refused(
                 f"{host or 'every address'} can be reached by others, and this protocol has no passwords: "
-                "listen on 127.0.0.1, or say --open-to-anyone if your network keeps strangers out"
+                f"listen on 127.0.0.1{advice}"
             )

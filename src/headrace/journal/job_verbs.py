@@ -192,12 +192,13 @@ class JobVerbs:
         arrays = [pa.array(column, field.type) for column, field in zip(columns, JOB_TABLE, strict=True)]
         return pa.Table.from_arrays(arrays, schema=JOB_TABLE)
 
-    def done(self, job: Job | int) -> None:
+    def done(self, job: Job | int, lease_until_us: int | None = None) -> None:
         """The work is done; the job is gone. LeaseLost if it was not ours any more.
 
-        With an id instead of a job, whoever holds the lease: for programs that keep nothing but the id.
+        With an id instead of a job, whoever holds the lease, or only the one that ends at `lease_until_us`:
+        for programs that keep nothing but numbers.
         """
-        id_, until = _held(job)
+        id_, until = _held(job, lease_until_us)
         self._engine.do(lambda now: self._engine.jobs.done(now, id_, until))
         self._engine.wake_waiting()
 
@@ -211,12 +212,14 @@ class JobVerbs:
         self._engine.wake_waiting()
         return lost
 
-    def fail(self, job: Job | int, retry_in: Duration | None = None) -> None:
+    def fail(
+        self, job: Job | int, retry_in: Duration | None = None, lease_until_us: int | None = None
+    ) -> None:
         """The work failed; the job is due again after `retry_in`, or a time that grows with its attempts.
 
         If it has failed too often it is dead; if it was put again meanwhile, the newer one takes its place.
         """
-        id_, until = _held(job)
+        id_, until = _held(job, lease_until_us)
         delay = None if retry_in is None else microseconds(retry_in)
         self._engine.do(
             lambda now: self._engine.jobs.fail(now, id_, until, None if delay is None else now + delay)
@@ -320,9 +323,9 @@ class JobVerbs:
         engine.wait(left_s, seen)
 
 
-def _held(job: Job | int) -> tuple[int, int | None]:
+def _held(job: Job | int, until: int | None = None) -> tuple[int, int | None]:
     """Its id, and the end of its lease as proof if that is known."""
-    return (job.id, job.lease_until_us) if isinstance(job, Job) else (job, None)
+    return (job.id, job.lease_until_us) if isinstance(job, Job) else (job, until)
 
 
 def _each(given: Any, count: int, default: Any, what: str) -> list[Any]:

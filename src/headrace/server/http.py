@@ -50,6 +50,7 @@ class HttpServer:
             access_log=None,
             keepalive_timeout=server._limits.keep_alive_s,
             shutdown_timeout=server._limits.drain_s,
+            handler_cancellation=True,  # a reader that has gone is noticed before the next entry comes
         )
         await server._runner.setup()
         await web.TCPSite(server._runner, host, port).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -36,6 +37,7 @@ _STATUS: list[tuple[type[HeadraceError], int]] = [
     (Damaged, 500),
     (Broken, 500),
 ]
+_logger = logging.getLogger("headrace.server")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -57,9 +59,21 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         return await handler(request)
     except HeadraceError as error:
         return answer({"error": error.code, "message": str(error)}, status_of(error))
+    except web.RequestPayloadError as error:
+        return answer(
+            {"error": "bad_request", "message": f"{request.path}: the body is broken ({error})"}, 400
+        )
+    except ConnectionError:
+        raise  # whoever asked has gone: there is nobody to tell
     except web.HTTPException as error:
         if error.status < 400:
             raise
         code = {404: "not_found", 405: "bad_method", 413: "too_large"}.get(error.status, "bad_request")
         message = f"{request.method} {request.path}: {error.reason}"
         return answer({"error": code, "message": message}, error.status)
+    except Exception as error:
+        _logger.exception("%s %s failed", request.method, request.path)
+        kind = type(error).__name__
+        return answer(
+            {"error": "internal", "message": f"{kind}: this is a bug in headrace, see its log"}, 500
+        )

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from headrace.journal.errors import BadRequest
-from headrace.journal.job import Data, Job
+from headrace.journal.job import Data, Job, Nothing
+from headrace.journal.journal import Journal
 from headrace.kernel.durations import microseconds
 from headrace.server.http_errors import answer
 from headrace.server.node import Node
 from headrace.wire.json_rows import show_bytes
 
 WAIT_US_MAX = 60_000_000
+_PIECE_US = 500_000
 T = TypeVar("T")
 
 
@@ -47,10 +50,13 @@ class _Next(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Done(msgspec.Struct, forbid_unknown_fields=True):
     id: int
+    lease_until_us: int | None = None
+    """As `next` answered it: the proof that the job is still the caller's."""
 
 
 class _Fail(msgspec.Struct, forbid_unknown_fields=True):
     id: int
+    lease_until_us: int | None = None
     retry_in: float | str | None = None
 
 
@@ -79,6 +85,8 @@ class JournalRoutes:
 
     async def put(self, request: web.Request) -> web.Response:
         wanted, journal = await _body(request, _Put), await self._node.journal(request.match_info["name"])
+        if wanted.after is not None and wanted.due_us is not None:
+            raise BadRequest("give either `after` or `due_us`, not both")
         id_ = await self._node.in_pool(
             lambda: journal.put(
                 wanted.resource,
@@ -96,9 +104,7 @@ class JournalRoutes:
         wanted, journal = await _body(request, _Next), await self._node.journal(request.match_info["name"])
         if wanted.wait is not None and microseconds(wanted.wait) > WAIT_US_MAX:
             raise BadRequest(f"wait up to {WAIT_US_MAX // 1_000_000}s in one request, not {wanted.wait}")
-        found = await self._node.in_waiting_pool(
-            lambda: journal.next(wanted.domain, lease=wanted.lease, wait=wanted.wait, delete=wanted.delete)
-        )
+        found = await self._node.in_waiting_pool(partial(self._wait, journal, wanted))
         if not isinstance(found, Job):
             return answer({"job": None, "next_at_us": found.next_at_us})
         shown = {
@@ -113,14 +119,26 @@ class JournalRoutes:
         }
         return answer({"job": shown, "next_at_us": None})
 
+    def _wait(self, journal: Journal, wanted: _Next) -> Job | Nothing:
+        """In pieces, so that a node that stops does not wait for those who wait."""
+        left_us = 0 if wanted.wait is None else microseconds(wanted.wait)
+        while True:
+            piece = min(left_us, _PIECE_US)
+            found = journal.next(
+                wanted.domain, lease=wanted.lease, wait=piece / 1_000_000 or None, delete=wanted.delete
+            )
+            left_us -= piece
+            if isinstance(found, Job) or left_us <= 0 or self._node.stopping:
+                return found
+
     async def done(self, request: web.Request) -> web.Response:
         wanted, journal = await _body(request, _Done), await self._node.journal(request.match_info["name"])
-        await self._node.in_pool(journal.done, wanted.id)
+        await self._node.in_pool(journal.done, wanted.id, wanted.lease_until_us)
         return answer({"id": wanted.id})
 
     async def fail(self, request: web.Request) -> web.Response:
         wanted, journal = await _body(request, _Fail), await self._node.journal(request.match_info["name"])
-        await self._node.in_pool(journal.fail, wanted.id, wanted.retry_in)
+        await self._node.in_pool(journal.fail, wanted.id, wanted.retry_in, wanted.lease_until_us)
         return answer({"id": wanted.id})
 
     async def stats(self, request: web.Request) -> web.Response:
@@ -141,7 +159,7 @@ def _value(value: Any) -> Data:
         if value.keys() == {"base64"} and isinstance(value["base64"], str):
             try:
                 return base64.b64decode(value["base64"], validate=True)
-            except binascii.Error as error:
+            except (binascii.Error, ValueError) as error:
                 raise BadRequest(f"the value is not base64 ({error})") from error
         raise BadRequest('a value is text, a number, true or false, or {"base64": "…"}')
     if value is None or isinstance(value, str | int | float | bool):

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 from aiohttp import web
 
-from headrace.kernel.errors import BadSettings, Refused, SchemaMismatch
+from headrace.kernel.errors import BadSettings, HeadraceError, Refused, SchemaMismatch
 from headrace.log.segment_reader import Batch
 from headrace.server.http_errors import answer
 from headrace.server.node import Node
@@ -32,10 +33,17 @@ from headrace.wire.json_rows import rows_of
 ARROW = "application/vnd.apache.arrow.stream"
 JSON_LINES = "application/x-ndjson"
 _CHUNK_ROWS = 8192
-_NUMBERS = {"count", "index"}
+_PARAMETERS = {"from", "key", "until", "count", "follow", "format", "columns"}
+_FOLLOW = {"true": True, "1": True, "yes": True, "": True, "false": False, "0": False, "no": False}
 
 
-class _Fields(msgspec.Struct):
+class _Head(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST …/head."""
+
+    key: int | float | str
+
+
+class _Fields(msgspec.Struct, forbid_unknown_fields=True):
     """The body of PUT."""
 
     fields: dict[str, str]
@@ -55,6 +63,7 @@ class StreamRoutes:
             web.post("/streams/{name}", self.publish),
             web.get("/streams/{name}", self.read, allow_head=False),
             web.get("/streams/{name}/info", self.info),
+            web.post("/streams/{name}/head", self.move_head),
         ]
 
     async def names(self, request: web.Request) -> web.Response:
@@ -83,7 +92,7 @@ class StreamRoutes:
         if request.content_type == ARROW:
             table = await self._node.in_pool(_arrow_table, body)
         else:
-            table = await self._node.in_pool(read_lines, body.splitlines(), desk.stream.schema)
+            table = await self._node.in_pool(read_lines, body.splitlines(), desk.stream.schema, "stream")
         published = await desk.publish(table, _once(request))
         return answer(
             {
@@ -110,47 +119,66 @@ class StreamRoutes:
             }
         )
 
+    async def move_head(self, request: web.Request) -> web.Response:
+        desk = await self._node.stream(request.match_info["name"])
+        try:
+            wanted = msgspec.json.decode(await request.read(), type=_Head)
+        except msgspec.MsgspecError as error:
+            raise Refused(f'the body is not {{"key": …}}: {error}') from error
+        await desk.head(parse_key(str(wanted.key), desk.stream))
+        return answer({"head": wanted.key})
+
     async def read(self, request: web.Request) -> web.StreamResponse:
         desk = await self._node.stream(request.match_info["name"])
-        query = request.query
-        start, until = _place(query.get("from", "start"), desk), _until(query.get("until"), desk)
-        if "key" in query:
-            start = at_key(parse_key(query["key"], desk.stream))
-        columns = query["columns"].split(",") if "columns" in query else None
-        left = _number(query["count"], "count") if "count" in query else None
-        follow = query.get("follow", "false").lower() in ("1", "true", "yes", "")
-        as_arrow = _format(request) == "arrow"
-        scan = await self._node.in_pool(_scan, desk, start, until, columns)
-        response = web.StreamResponse(headers={"Content-Type": ARROW if as_arrow else JSON_LINES})
-        await response.prepare(request)
-        writer = _ArrowChunks(desk) if as_arrow else _JsonChunks(desk)
+        wanted = _Reading.of(request, desk)
+        scan = await self._node.in_pool(_scan, desk, wanted)
+        chunks = _ArrowChunks(desk, scan.schema) if wanted.arrow else _JsonChunks(desk)
+        response = web.StreamResponse(headers={"Content-Type": ARROW if wanted.arrow else JSON_LINES})
         desk.followers += 1
+        left = wanted.count
         try:
-            async for item in self._items(desk, scan, follow):
+            async for item in self._items(desk, scan, wanted.follow):
                 if isinstance(item, Batch) and left is not None:
                     item = item.slice(item.base_index, item.base_index + left)
                     left -= item.records.num_rows
-                for chunk in await self._node.in_pool(writer.chunks, item):
+                made = [] if item is None else await self._node.in_pool(chunks.chunks, item)
+                if not response.prepared:  # an error before this has a status of its own
+                    await response.prepare(request)
+                for chunk in made:
                     await response.write(chunk)
                 if left == 0:
                     break
-            await response.write(writer.end())
+            await response.write(chunks.end())
+            await response.write_eof()
+        except ConnectionError:
+            pass  # the reader has gone
+        except HeadraceError:
+            if not response.prepared:
+                raise
+            if request.transport is not None:  # without its last chunk nobody takes it for the end
+                request.transport.abort()
         finally:
             desk.followers -= 1
             scan.close()
-        await response.write_eof()
         return response
 
     async def _items(self, desk: StreamDesk, scan: Scan, follow: bool) -> AsyncIterator[Any]:
+        """Batches and HEADs; None first of all, once the place to start at is known to be there."""
+        begun = False
         while not scan.done:
             move = desk.next_move() if follow else None
             item = await self._node.in_pool(scan.next)
+            if not begun:
+                begun = True
+                yield None
             if item is not None:
                 yield item
             elif move is None or desk.ending or scan.done:
                 return
             else:
                 await move.wait()
+        if not begun:
+            yield None
 
 
 class _JsonChunks:
@@ -178,37 +206,26 @@ class _JsonChunks:
 class _ArrowChunks:
     """One IPC stream; each batch says the index of its first entry, a batch without rows a move of HEAD."""
 
-    def __init__(self, desk: StreamDesk) -> None:
+    def __init__(self, desk: StreamDesk, schema: pa.Schema) -> None:
         self._desk = desk
+        self._schema = schema
         self._sink = io.BytesIO()
-        self._writer: pa.RecordBatchStreamWriter | None = None
+        self._writer = pa.ipc.new_stream(self._sink, schema)
 
     def chunks(self, item: Any) -> list[bytes]:
         if isinstance(item, Batch):
             return [self._written(item.records, {"index": str(item.base_index)})]
-        if self._writer is None:
-            return []
         empty = pa.RecordBatch.from_pylist([], schema=self._schema)
         key = str(self._desk.stream.key_of(item.key))
         return [self._written(empty, {"head": key, "index": str(item.next_index)})]
 
     def end(self) -> bytes:
-        if self._writer is None:  # not one entry: the schema alone
-            self._begin(self._desk.stream.schema)
-        assert self._writer is not None
         self._writer.close()
         return self._taken()
 
     def _written(self, records: pa.RecordBatch, notes: dict[str, str]) -> bytes:
-        if self._writer is None:
-            self._begin(records.schema)
-        assert self._writer is not None
         self._writer.write_batch(records, custom_metadata=notes)
         return self._taken()
-
-    def _begin(self, schema: pa.Schema) -> None:
-        self._schema = schema
-        self._writer = pa.ipc.new_stream(self._sink, schema)
 
     def _taken(self) -> bytes:
         data = self._sink.getvalue()
@@ -217,8 +234,44 @@ class _ArrowChunks:
         return data
 
 
-def _scan(desk: StreamDesk, start: Place, until: Place, columns: list[str] | None) -> Scan:
-    return Scan(desk.stream.log, desk.stream.schema, start, until, columns=columns)
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a reader asks for, in the query."""
+
+    start: Place
+    until: Place
+    count: int | None
+    columns: list[str] | None
+    follow: bool
+    arrow: bool
+
+    @classmethod
+    def of(cls, request: web.Request, desk: StreamDesk) -> _Reading:
+        query = request.query
+        if unknown := sorted(set(query) - _PARAMETERS):
+            raise Refused(
+                f"there is no parameter {unknown[0][:40]!r}: there are {', '.join(sorted(_PARAMETERS))}"
+            )
+        if "key" in query and "from" in query:
+            raise Refused("give either `from` or `key`, not both")
+        start = _place(query.get("from", "start"))
+        if "key" in query:
+            start = at_key(parse_key(query["key"], desk.stream))
+        follow = _FOLLOW.get(query.get("follow", "false").lower())
+        if follow is None:
+            raise Refused(f"follow is true or false, not {query['follow'][:40]!r}")
+        return cls(
+            start,
+            _until(query.get("until"), desk),
+            _number(query["count"], "count") if "count" in query else None,
+            query["columns"].split(",") if "columns" in query else None,
+            follow,
+            _format(request) == "arrow",
+        )
+
+
+def _scan(desk: StreamDesk, wanted: _Reading) -> Scan:
+    return Scan(desk.stream.log, desk.stream.schema, wanted.start, wanted.until, columns=wanted.columns)
 
 
 def _schema_of(wanted: _Fields) -> pa.Schema:
@@ -261,7 +314,7 @@ def _once(request: web.Request) -> tuple[str, int] | None:
     return producer, _number(sequence, "Headrace-Sequence")
 
 
-def _place(text: str, desk: StreamDesk) -> Place:
+def _place(text: str) -> Place:
     return START if text == "start" else END if text == "end" else _number(text, "from")
 
 
@@ -272,13 +325,9 @@ def _until(text: str | None, desk: StreamDesk) -> Place:
 
 
 def _number(text: str, what: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 1 << 63:
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise Refused(f"{what} is a whole number from 0 on, not {text[:40]!r}")
-    return number
+    return int(text)
 
 
 def _format(request: web.Request) -> str:

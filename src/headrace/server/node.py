@@ -13,9 +13,10 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from headrace.journal.journal import Journal
-from headrace.kernel.errors import Busy, Closed, NotFound
+from headrace.kernel.errors import Busy, Closed, HeadraceError, NotFound
 from headrace.server.stream_desk import StreamDesk
 from headrace.store import Store, StreamConfig
+from headrace.stream.stream import Stream
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -71,8 +72,23 @@ class Node:
             self._check()
             known = name in await self.in_pool(self.store.streams)
             stream = await self.in_pool(self.store.ensure, name, config)
-            await self.in_pool(stream.close)  # its desk has it open in its own way
+            if stream.schema.equals(stream.log.schema):
+                await self.in_pool(stream.close)  # its desk has it open in its own way
+            else:
+                await self._grow(name, stream)
             return not known
+
+    async def _grow(self, name: str, stream: Stream) -> None:
+        """A stream that has new fields gets a new desk; readers of the old one end, and come again."""
+        desk = self._desks.pop(name, None)
+        if desk is not None:
+            await desk.close()
+        try:
+            await self.in_pool(lambda: stream.publisher().close())  # which writes down that it has grown
+        except HeadraceError:
+            await self.in_pool(stream.close)
+            raise
+        self._desks[name] = StreamDesk(stream)
 
     async def journal(self, name: str) -> Journal:
         journal = self._journals.get(name)

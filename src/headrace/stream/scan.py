@@ -48,6 +48,11 @@ class Scan:
         self.done = self._limit.index is not None and self._cursor.index >= self._limit.index
 
     @property
+    def schema(self) -> pa.Schema:
+        """Of the batches that it answers."""
+        return self._schema
+
+    @property
     def index(self) -> int:
         return self._cursor.index
 

@@ -18,6 +18,7 @@ _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns),\s*tz=([^\]]+)\]")
 _DECIMAL = re.compile(r"decimal(128|256)\((\d+),\s*(-?\d+)\)")
 _LIST = re.compile(r"list<(?:\w+:\s*)?(.+)>")
 _NOT_NULL = " not null"
+_DEPTH_MAX = 16
 
 
 def parse_field(text: str) -> pa.Field:
@@ -34,6 +35,8 @@ def parse_type(text: str) -> pa.DataType:
         return _zoned(match[1], match[2])
     if match := _DECIMAL.fullmatch(text):
         return _decimal(int(match[1]), int(match[2]), int(match[3]))
+    if text.count("<") > _DEPTH_MAX:
+        raise ValueError(f"{text[:40]!r}… is a list of lists of lists …: {_DEPTH_MAX} are allowed")
     if match := _LIST.fullmatch(text):
         return pa.list_(parse_type(match[1]))
     try:
@@ -67,5 +70,5 @@ def _zoned(unit: str, zone: str) -> pa.DataType:
 def _decimal(bits: int, precision: int, scale: int) -> pa.DataType:
     try:
         return (pa.decimal128 if bits == 128 else pa.decimal256)(precision, scale)
-    except (pa.ArrowInvalid, ValueError) as error:
+    except (pa.ArrowInvalid, ValueError, OverflowError) as error:
         raise ValueError(f"decimal{bits}({precision}, {scale}) is not possible: {error}") from None

@@ -43,9 +43,9 @@ class _Wrong(Exception):
         self.inner = inner
 
 
-def read_lines(lines: Iterable[bytes], schema: pa.Schema) -> pa.Table:
+def read_lines(lines: Iterable[bytes], schema: pa.Schema, owner: str = "log") -> pa.Table:
     """The entries that `lines` hold, one JSON object each; SchemaMismatch names the first wrong line."""
-    reader = LineReader(schema)
+    reader = LineReader(schema, owner)
     numbered = ((number, line) for number, line in enumerate(lines, 1) if line.strip())
     batches: list[pa.RecordBatch] = []
     while some := list(islice(numbered, _ROWS_PER_BATCH)):
@@ -208,7 +208,7 @@ def _read_bytes(value: Any) -> bytes:
     if isinstance(value, dict) and value.keys() == {"base64"} and isinstance(value["base64"], str):
         try:
             return base64.b64decode(value["base64"], validate=True)
-        except binascii.Error as error:
+        except (binascii.Error, ValueError) as error:
             raise _Wrong(f"it is not base64 ({error})") from None
     return _refuse(value, 'a string or {"base64": "…"}')
 
