@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Protocol
 
 from headrace.journal import checks
@@ -41,10 +42,7 @@ class JobFunctions:
 
     def put(self, request: Request, now: int) -> Reply:
         """SET with two keys: `<domain>:<priority>:<due>` and the resource."""
-        parts = request.key.rsplit(b":", 2)
-        if len(parts) != 3:
-            raise BadRequest("a job is set under <domain>:<priority>:<due> and its resource")
-        priority, due = number(parts[1], 255, "priority"), number(parts[2], TIME_MAX_US, "due time")
+        common, priority, due = _place(request.key)
         if request.flags & WORKED_ON:
             return self._give_back(request, now, priority, due)
         if priority is None:
@@ -54,11 +52,11 @@ class JobFunctions:
         else:
             several = [(second_key(request), request.type or 0, request.value or b"")]
         stamp, expires = moment(request.timestamp) or now, moment(request.timeout)
-        common = checks.domain(checks.text(parts[0]))
         persist, put = request.flags & PERSIST != 0, self._engine.jobs.put
+        most = self._engine.settings.value_bytes
         for resource, _kind, value in several:
             check_key(resource)
-            checks.size(value, self._engine.settings.value_bytes)
+            checks.size(value, most)
         for resource, kind, value in several:
             domain = common or checks.domain(domain_of(checks.text(resource)))
             put(now, NewJob(resource, domain, priority, due or now, kind, value, stamp, expires, persist))
@@ -132,3 +130,13 @@ class JobFunctions:
 
 def lost(resource: bytes) -> LeaseLost:
     return LeaseLost(f"{resource.decode(errors='replace')!r} is not leased any more")
+
+
+@lru_cache(1024)
+def _place(key: bytes) -> tuple[str, int | None, int | None]:
+    """Domain, priority and due time; None for what is left out. Most jobs have one of few."""
+    parts = key.rsplit(b":", 2)
+    if len(parts) != 3:
+        raise BadRequest("a job is set under <domain>:<priority>:<due> and its resource")
+    priority, due = number(parts[1], 255, "priority"), number(parts[2], TIME_MAX_US, "due time")
+    return checks.domain(checks.text(parts[0])), priority, due
