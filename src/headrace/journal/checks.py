@@ -81,6 +81,24 @@ def texts(values: Any, what: str) -> list[str]:
     return list(values)
 
 
+def once(given: Any) -> tuple[str, int]:
+    """Who writes, and a number that grows."""
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise BadRequest(f"once is a writer and a number, not {given!r}")
+    writer, sequence = given
+    if not isinstance(writer, str) or not writer or len(writer) > 200 or not writer.isprintable():
+        raise BadRequest(f"a writer is a text of up to 200 characters, not {writer!r}")
+    if type(sequence) is not int or not -(1 << 63) <= sequence < 1 << 63:
+        raise BadRequest(f"a sequence number is an integer of 64 bits, not {sequence!r}")
+    return writer, sequence
+
+
+def job_id(given: Any) -> int:
+    if type(given) is not int:
+        raise BadRequest(f"a job, or the id of one, is needed, not {given!r}")
+    return given
+
+
 def size(value: bytes, limit: int) -> None:
     if len(value) > limit:
         raise TooLarge(f"a value has up to {limit} bytes, not {len(value)}")

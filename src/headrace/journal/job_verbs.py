@@ -108,6 +108,8 @@ class JobVerbs:
         ]
         dues = [due if due is None else checks.time_us(due) for due in _each(due_us, size, None, "due times")]
         delay = 0 if after is None else microseconds(after)
+        if once is not None:
+            checks.once(once)
         jobs = self._engine.jobs
 
         def operation(now: int) -> list[int]:
@@ -325,7 +327,7 @@ class JobVerbs:
 
 def _held(job: Job | int, until: int | None = None) -> tuple[int, int | None]:
     """Its id, and the end of its lease as proof if that is known."""
-    return (job.id, job.lease_until_us) if isinstance(job, Job) else (job, until)
+    return (job.id, job.lease_until_us) if isinstance(job, Job) else (checks.job_id(job), until)
 
 
 def _each(given: Any, count: int, default: Any, what: str) -> list[Any]:

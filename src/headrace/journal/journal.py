@@ -112,8 +112,11 @@ class Journal(JobVerbs, ValueVerbs):
         return list(self._engine.state.jobs.rows())
 
     def _info(self, row: JobRow) -> JobInfo | None:
-        if row.where == Where.GONE:
-            return None
+        if row.where == Where.GONE:  # perhaps only replaced meanwhile, by a row that says something new
+            found = self._engine.state.jobs.find(row.resource, row.id)
+            if found is None:
+                return None
+            row = found
         return JobInfo(
             row.id,
             row.resource.decode("utf-8", "surrogateescape"),

@@ -194,11 +194,19 @@ class Ledger:
                     ticks = 0
                     self.pour()
                     self.idle()
-            except Retryable:
-                continue  # a full disk: tried again; until then the tail takes what it can hold
+            except Retryable:  # a full disk, or ring: tried again; until then the tail takes what it can hold
+                self._make_room()
             except Exception as error:  # of a thread that nobody watches: the next caller is told
                 self._broken(error)
                 return
+
+    def _make_room(self) -> None:
+        try:
+            self.idle()
+        except Retryable:
+            pass  # nothing could be swept that does not have to be said again
+        except Exception as error:
+            self._broken(error)
 
     def _sync_interval(self) -> None:
         with self.lock:

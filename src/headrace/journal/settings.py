@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from headrace.journal.errors import BadRequest
 from headrace.kernel.backoff import Backoff
 from headrace.kernel.durations import microseconds
@@ -44,6 +46,15 @@ class JournalSettings:
 
     def checked(self) -> JournalSettings:
         """These settings, or BadRequest with the first thing that is wrong."""
+        try:
+            msgspec.convert(msgspec.to_builtins(self), JournalSettings)
+        except (msgspec.ValidationError, TypeError) as error:
+            raise BadRequest(f"settings of a journal: {error}") from error
+        if self.containers is not None and self.containers.bytes <= 0:
+            raise BadRequest(f"a container has some bytes, not {self.containers.bytes}")
+        retry = self.retry
+        if not (0 <= retry.first_s <= retry.longest_s < 1e9 and 1 <= retry.factor < 1e6):
+            raise BadRequest(f"retry is a pause from 0 on that grows up to a longest one, not {retry}")
         if self.durability not in ("fsync", "interval", "os"):
             raise BadRequest(f"durability is 'fsync', 'interval' or 'os', not {self.durability!r}")
         if self.max_attempts is not None and self.max_attempts < 1:

@@ -8,6 +8,7 @@ stays quick, and nobody waits for a snapshot of everything.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 
 from headrace.journal.events import Event, Kind
@@ -17,6 +18,7 @@ from headrace.journal.settings import JournalSettings
 from headrace.journal.state import State
 from headrace.kernel.clock import Clock
 from headrace.kernel.durations import microseconds
+from headrace.kernel.limits import CONTAINER_BYTES_MIN
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.positions import PositionFile
@@ -49,13 +51,19 @@ class Sweep:
         """Replay begins here: no event before it counts."""
         self._looked_at = -1
         self._stopped = False
+        self._sweeping = threading.Lock()
 
     def run(
         self, state: State, emit: Callable[[Event], None], read: Callable[[JobRow | ValueRow], bytes]
     ) -> None:
         """Sweep until the log is in proportion again, or `stop` is called."""
+        with self._sweeping:
+            self._run(state, emit, read)
+
+    def _run(self, state: State, emit: Callable[[Event], None], read: Read) -> None:
         while not self._stopped and self._wanted(state):
             stop = min(self.swept + _STEP_EVENTS, self._ledger.poured)
+            said_again = False
             for batch in self._log.read(self.swept, stop, columns=_LOOKED_AT):
                 columns = [batch.records.column(name).to_pylist() for name in _LOOKED_AT]
                 for index, (kind, id_, key) in enumerate(zip(*columns, strict=True), batch.base_index):
@@ -64,7 +72,9 @@ class Sweep:
                             for event in list(restated(state, Kind(kind), id_, key, index, read)):
                                 self._ledger.admit(len(event.key or b"") + len(event.value or b""))
                                 emit(event)
-            self._ledger.pour()
+                                said_again = True
+            if said_again:
+                self._ledger.pour()
             self._advance(stop)
 
     def stop(self) -> None:
@@ -77,12 +87,24 @@ class Sweep:
     def _wanted(self, state: State) -> bool:
         poured = self._ledger.poured
         events = poured - self.swept
+        if events > 0 and self._ring_is_filling(state):
+            return True
         if events > 2 * state.live + _SLACK_EVENTS:
             return True
         if poured - self._looked_at < 1000 or events <= state.live:
             return False
         self._looked_at = poured
         return self._log.info().bytes > 2 * state.residents.live_bytes + _SLACK_BYTES + 400 * events
+
+    def _ring_is_filling(self, state: State) -> bool:
+        """Whether more than half of a ring is in use, and most of that is history."""
+        ring = self._settings.containers
+        if ring is None or ring.limit is None:
+            return False
+        info = self._log.info()
+        used = (info.segments - 1) * max(ring.bytes, CONTAINER_BYTES_MIN)
+        alive = state.residents.live_bytes + 400 * state.live
+        return info.segments > max(2, ring.limit // 2) and used > 2 * alive
 
     def _advance(self, swept: int) -> None:
         self._log.sync(force=True)  # what was said again is on the disk before the first saying goes

@@ -14,9 +14,10 @@ class Backoff:
     longest_s: float = 3600.0
 
     def pause_s(self, attempts: int) -> float:
-        if attempts > 64:
+        try:
+            return float(min(self.longest_s, self.first_s * self.factor ** max(0, attempts - 1)))
+        except OverflowError:
             return self.longest_s
-        return float(min(self.longest_s, self.first_s * self.factor ** max(0, attempts - 1)))
 
     def pause_us(self, attempts: int) -> int:
         return round(self.pause_s(attempts) * 1_000_000)

@@ -11,19 +11,18 @@ tail is two files that take turns: one is written while the other is poured and 
     16   8  index that the first event of the payload has in the log
     24   8  durable: every event below this index was safe when the record was written
     32   4  number of events
-    36   4  a number that whoever opened the tail drew by lot
+    36   4  number of the opening: each opening of the tail has one more than any before
     40  ..  payload
 
 A record is valid if and only if its checksum matches. Records follow one another from offset 0, each with
 the index at which the one before ended and with the same number; what an earlier use of the file left behind
-has smaller indexes, or another number, and ends the row. A crash may leave the last records in pieces, in any
-order if they were not synced: they are cut. But if a valid record further on says that something missing was
-durable, it is damage, and is told.
+has smaller indexes, or a smaller number, and ends the row. Only records of the last opening count. A crash
+may leave the last ones in pieces, in any order if they were not synced: they are cut. But if a valid record
+further on says that something missing was durable, it is damage, and is told.
 """
 
 from __future__ import annotations
 
-import secrets
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +58,10 @@ class Record:
 class Tail:
     """Both files, as their one writer sees them. Used by one thread at a time; `sync` may run beside."""
 
-    def __init__(self, files: list[File], salt: int) -> None:
+    def __init__(self, files: list[File], salt: int, opening: int) -> None:
         self._files = files
         self._salt = salt
-        self._opening = secrets.randbits(32)
+        self._opening = opening
         self._current = 0
         self.bytes = 0
         """What the current file holds."""
@@ -72,6 +71,7 @@ class Tail:
     @classmethod
     def open(cls, disk: Disk, directory: Path, salt: int) -> Tail:
         """Both files, made if need be, ready to be written from their start: see `read_tail` first."""
+        opening = 1 + max((each.record.opening for each in _all(disk, directory, salt)), default=0)
         fresh = any(disk.kind(directory / name) == "nothing" for name in TAIL_FILES)
         files = [disk.open(directory / name, write=True, create=True) for name in TAIL_FILES]
         for file in files:
@@ -83,7 +83,7 @@ class Tail:
                 file.sync()
         if fresh:
             disk.sync_dir(directory)
-        return cls(files, salt)
+        return cls(files, salt, opening)
 
     def write(self, payload: bytes, index: int, count: int, durable: int) -> None:
         """Add a record: safe from a crash of the process at once, from one of the machine after `sync`."""
@@ -126,16 +126,15 @@ class Tail:
 
 def read_tail(disk: Disk, directory: Path, salt: int, next_index: int) -> list[Record]:
     """The records that the log does not have yet, whose end is `next_index`; or Damaged."""
-    paths = [directory / name for name in TAIL_FILES]
-    found = [
-        each for path in paths if disk.kind(path) == "file" for each in _find(disk.read_whole(path), salt)
-    ]
+    found = _all(disk, directory, salt)
+    last = max((each.record.opening for each in found), default=0)
+    found = [each for each in found if each.record.opening == last]
     by_index: dict[int, list[_Found]] = {}
     for each in found:  # the log may have a part of the first one
         by_index.setdefault(max(each.record.index, min(next_index, each.record.next_index)), []).append(each)
     chain: list[Record] = []
     expected = next_index
-    while (record := _following(by_index.get(expected, []), chain, expected)) is not None:
+    while (record := _following(by_index.get(expected, []), expected)) is not None:
         chain.append(record)
         expected = record.next_index
     known = max((each.record.durable for each in found), default=0)
@@ -151,17 +150,24 @@ class _Found:
     """Whether everything before it in the file is valid, too."""
 
 
-def _following(candidates: list[_Found], chain: list[Record], expected: int) -> Record | None:
-    """The record that goes on at `expected`, of the same opening as those before it.
+def _all(disk: Disk, directory: Path, salt: int) -> list[_Found]:
+    """Every valid record of both files, of whatever opening."""
+    paths = [directory / name for name in TAIL_FILES]
+    return [
+        each for path in paths if disk.kind(path) == "file" for each in _find(disk.read_whole(path), salt)
+    ]
+
+
+def _following(candidates: list[_Found], expected: int) -> Record | None:
+    """The record that goes on at `expected`.
 
     One behind a damaged place counts only if it says that everything before it was durable: then it cannot
     belong to events that were lost with the machine and have been replaced since.
     """
     for each in candidates:
         record = each.record
-        same = not chain or record.opening == chain[0].opening
         sure = each.in_row or (record.index == expected and record.durable == expected)
-        if same and sure and record.next_index > expected:
+        if sure and record.next_index > expected:
             return record
     return None
 

@@ -71,9 +71,10 @@ class HttpServer:
 
     def _app(self) -> web.Application:
         app = web.Application(
-            middlewares=[self._counted, errors_as_json],
+            middlewares=[errors_as_json, self._counted],
             client_max_size=self._limits.body_bytes,
-            handler_args={"max_field_size": self._limits.header_bytes},
+            # Arrow compresses by itself, and says how large it is unpacked: other packing is refused.
+            handler_args={"max_field_size": self._limits.header_bytes, "auto_decompress": False},
         )
         app.add_routes(StreamRoutes(self._node).routes())
         app.add_routes(JournalRoutes(self._node).routes())
@@ -90,11 +91,15 @@ class HttpServer:
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         self._node.requests += 1
         self._node.under_way += 1
+        refused = True
         try:
+            if request.headers.get("Content-Encoding", "identity") != "identity":
+                raise web.HTTPBadRequest(reason="a body is taken as it is, without Content-Encoding")
             response = await handler(request)
-            self._node.refused += response.status >= 400
+            refused = False
             return response
         finally:
+            self._node.refused += refused
             self._node.under_way -= 1
 
     async def _live(self, request: web.Request) -> web.Response:

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import threading
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +24,7 @@ from headrace.journal.errors import BadRequest
 from headrace.journal.job import Data, Job, Nothing
 from headrace.journal.journal import Journal
 from headrace.kernel.durations import microseconds
+from headrace.kernel.errors import HeadraceError
 from headrace.server.http_errors import answer
 from headrace.server.node import Node
 from headrace.wire.json_rows import show_bytes
@@ -104,23 +107,29 @@ class JournalRoutes:
         wanted, journal = await _body(request, _Next), await self._node.journal(request.match_info["name"])
         if wanted.wait is not None and microseconds(wanted.wait) > WAIT_US_MAX:
             raise BadRequest(f"wait up to {WAIT_US_MAX // 1_000_000}s in one request, not {wanted.wait}")
-        found = await self._node.in_waiting_pool(partial(self._wait, journal, wanted))
+        gone = threading.Event()
+        try:
+            found = await self._node.in_waiting_pool(
+                partial(self._wait, journal, wanted, gone), partial(_give_back, journal)
+            )
+        finally:
+            gone.set()
         if not isinstance(found, Job):
             return answer({"job": None, "next_at_us": found.next_at_us})
         shown = {
             "id": found.id,
-            "resource": found.resource,
+            "resource": _shown(found.resource),
             "domain": found.domain,
             "priority": found.priority,
             "due_us": found.due_us,
             "attempts": found.attempts,
             "lease_until_us": found.lease_until_us,
-            "value": show_bytes(found.value) if isinstance(found.value, bytes) else found.value,
+            "value": _shown(found.value),
         }
         return answer({"job": shown, "next_at_us": None})
 
-    def _wait(self, journal: Journal, wanted: _Next) -> Job | Nothing:
-        """In pieces, so that a node that stops does not wait for those who wait."""
+    def _wait(self, journal: Journal, wanted: _Next, gone: threading.Event) -> Job | Nothing:
+        """In pieces, so that a node that stops does not wait for those who wait, nor for those who left."""
         left_us = 0 if wanted.wait is None else microseconds(wanted.wait)
         while True:
             piece = min(left_us, _PIECE_US)
@@ -128,7 +137,7 @@ class JournalRoutes:
                 wanted.domain, lease=wanted.lease, wait=piece / 1_000_000 or None, delete=wanted.delete
             )
             left_us -= piece
-            if isinstance(found, Job) or left_us <= 0 or self._node.stopping:
+            if isinstance(found, Job) or left_us <= 0 or self._node.stopping or gone.is_set():
                 return found
 
     async def done(self, request: web.Request) -> web.Response:
@@ -150,8 +159,22 @@ async def _body(request: web.Request, kind: type[T]) -> T:
     raw = await request.read()
     try:
         return msgspec.json.decode(raw or b"{}", type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadRequest(f"the body is not what {request.path} takes: {error}") from error
+
+
+def _shown(value: Data) -> Any:
+    """As JSON can hold it: bytes that are no text as {"base64": …}."""
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogateescape")
+    return show_bytes(value) if isinstance(value, bytes) else value
+
+
+def _give_back(journal: Journal, found: Job | Nothing) -> None:
+    """Whoever asked for a job has gone: it is for somebody else."""
+    if isinstance(found, Job) and found.lease_until_us:
+        with contextlib.suppress(HeadraceError):
+            journal.fail(found, retry_in=0)
 
 
 def _value(value: Any) -> Data:

@@ -8,7 +8,8 @@ GET    /streams/{name}/info   what it knows of itself
 
 from __future__ import annotations
 
-import io
+import asyncio
+import struct
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,9 @@ import msgspec
 import pyarrow as pa
 from aiohttp import web
 
-from headrace.kernel.errors import BadSettings, HeadraceError, Refused, SchemaMismatch
+from headrace.kernel.errors import BadSettings, HeadraceError, Refused, SchemaMismatch, TooLarge
 from headrace.log.segment_reader import Batch
+from headrace.server.http_chunks import ArrowChunks, JsonChunks
 from headrace.server.http_errors import answer
 from headrace.server.node import Node
 from headrace.server.stream_desk import StreamDesk
@@ -26,13 +28,14 @@ from headrace.store import StreamConfig
 from headrace.stream.key_text import parse_key
 from headrace.stream.places import END, START, Place, at_key
 from headrace.stream.scan import Scan
+from headrace.wire.arrow_size import unpacked_bytes
 from headrace.wire.fields import describe_schema, parse_type
 from headrace.wire.json_lines import read_lines
-from headrace.wire.json_rows import rows_of
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON_LINES = "application/x-ndjson"
-_CHUNK_ROWS = 8192
+_NO_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_NO_ARROW = (pa.ArrowException, OSError, UnicodeDecodeError, struct.error)
 _PARAMETERS = {"from", "key", "until", "count", "follow", "format", "columns"}
 _FOLLOW = {"true": True, "1": True, "yes": True, "": True, "false": False, "0": False, "no": False}
 
@@ -55,6 +58,7 @@ class _Fields(msgspec.Struct, forbid_unknown_fields=True):
 class StreamRoutes:
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._steps: dict[Scan, asyncio.Future[Any]] = {}
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -76,7 +80,7 @@ class StreamRoutes:
         else:
             try:
                 wanted = msgspec.json.decode(body, type=_Fields)
-            except msgspec.MsgspecError as error:
+            except _NO_JSON as error:
                 raise SchemaMismatch(
                     f'the body is not {{"fields": {{"at": "int64"}}, "order_by": "at"}}: {error}'
                 ) from error
@@ -90,7 +94,7 @@ class StreamRoutes:
         desk = await self._node.stream(request.match_info["name"])
         body = await request.read()
         if request.content_type == ARROW:
-            table = await self._node.in_pool(_arrow_table, body)
+            table = await self._node.in_pool(_arrow_table, body, request.client_max_size)
         else:
             table = await self._node.in_pool(read_lines, body.splitlines(), desk.stream.schema, "stream")
         published = await desk.publish(table, _once(request))
@@ -123,7 +127,7 @@ class StreamRoutes:
         desk = await self._node.stream(request.match_info["name"])
         try:
             wanted = msgspec.json.decode(await request.read(), type=_Head)
-        except msgspec.MsgspecError as error:
+        except _NO_JSON as error:
             raise Refused(f'the body is not {{"key": …}}: {error}') from error
         await desk.head(parse_key(str(wanted.key), desk.stream))
         return answer({"head": wanted.key})
@@ -132,7 +136,7 @@ class StreamRoutes:
         desk = await self._node.stream(request.match_info["name"])
         wanted = _Reading.of(request, desk)
         scan = await self._node.in_pool(_scan, desk, wanted)
-        chunks = _ArrowChunks(desk, scan.schema) if wanted.arrow else _JsonChunks(desk)
+        chunks = ArrowChunks(desk, scan.schema) if wanted.arrow else JsonChunks(desk)
         response = web.StreamResponse(headers={"Content-Type": ARROW if wanted.arrow else JSON_LINES})
         desk.followers += 1
         left = wanted.count
@@ -159,15 +163,25 @@ class StreamRoutes:
                 request.transport.abort()
         finally:
             desk.followers -= 1
-            scan.close()
+            self._close(scan)
         return response
+
+    def _close(self, scan: Scan) -> None:
+        """A reader that has gone may have left a step under way in the pool: it ends first."""
+        step = self._steps.pop(scan, None)
+        if step is None or step.done():
+            scan.close()
+        else:
+            step.add_done_callback(lambda done: scan.close())
 
     async def _items(self, desk: StreamDesk, scan: Scan, follow: bool) -> AsyncIterator[Any]:
         """Batches and HEADs; None first of all, once the place to start at is known to be there."""
         begun = False
         while not scan.done:
             move = desk.next_move() if follow else None
-            item = await self._node.in_pool(scan.next)
+            step = asyncio.ensure_future(self._node.in_pool(scan.next))
+            self._steps[scan] = step
+            item = await asyncio.shield(step)
             if not begun:
                 begun = True
                 yield None
@@ -179,59 +193,6 @@ class StreamRoutes:
                 await move.wait()
         if not begun:
             yield None
-
-
-class _JsonChunks:
-    """A line for each entry, with its index; and one for each move of HEAD."""
-
-    def __init__(self, desk: StreamDesk) -> None:
-        self._desk = desk
-        self._encoder = msgspec.json.Encoder()
-
-    def chunks(self, item: Any) -> list[bytes]:
-        if not isinstance(item, Batch):
-            head = {"_head": self._desk.stream.key_of(item.key), "_index": item.next_index}
-            return [self._encoder.encode(msgspec.to_builtins(head)) + b"\n"]
-        made = []
-        for at in range(0, item.records.num_rows, _CHUNK_ROWS):
-            rows = rows_of(item.records.slice(at, _CHUNK_ROWS))
-            lines = [{"_index": index, **row} for index, row in enumerate(rows, item.base_index + at)]
-            made.append(self._encoder.encode_lines(lines))
-        return made
-
-    def end(self) -> bytes:
-        return b""
-
-
-class _ArrowChunks:
-    """One IPC stream; each batch says the index of its first entry, a batch without rows a move of HEAD."""
-
-    def __init__(self, desk: StreamDesk, schema: pa.Schema) -> None:
-        self._desk = desk
-        self._schema = schema
-        self._sink = io.BytesIO()
-        self._writer = pa.ipc.new_stream(self._sink, schema)
-
-    def chunks(self, item: Any) -> list[bytes]:
-        if isinstance(item, Batch):
-            return [self._written(item.records, {"index": str(item.base_index)})]
-        empty = pa.RecordBatch.from_pylist([], schema=self._schema)
-        key = str(self._desk.stream.key_of(item.key))
-        return [self._written(empty, {"head": key, "index": str(item.next_index)})]
-
-    def end(self) -> bytes:
-        self._writer.close()
-        return self._taken()
-
-    def _written(self, records: pa.RecordBatch, notes: dict[str, str]) -> bytes:
-        self._writer.write_batch(records, custom_metadata=notes)
-        return self._taken()
-
-    def _taken(self) -> bytes:
-        data = self._sink.getvalue()
-        self._sink.seek(0)
-        self._sink.truncate()
-        return data
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,22 +245,33 @@ def _schema_of(wanted: _Fields) -> pa.Schema:
         ]
     except ValueError as error:
         raise SchemaMismatch(str(error)) from error
-    return pa.schema(fields)
+    return _checked_names(pa.schema(fields))
+
+
+def _checked_names(schema: pa.Schema) -> pa.Schema:
+    for name in schema.names:
+        if not name or not name.isprintable():
+            raise SchemaMismatch(f"{name!r} is no name of a field: it has to be text that can be printed")
+    return schema
 
 
 def _arrow_schema(body: bytes) -> pa.Schema:
     try:
-        return pa.ipc.open_stream(body).schema
-    except (pa.ArrowException, OSError) as error:
+        return _checked_names(pa.ipc.open_stream(body).schema)
+    except _NO_ARROW as error:
         raise SchemaMismatch(f"the body is no Arrow IPC stream: {error}") from error
 
 
-def _arrow_table(body: bytes) -> pa.Table:
+def _arrow_table(body: bytes, most: int) -> pa.Table:
     try:
+        size = unpacked_bytes(body)
+        if size > most:
+            raise TooLarge(f"unpacked, the body has {size} bytes; {most} are allowed")
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
         table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+        _checked_names(table.schema)
+    except _NO_ARROW as error:
         raise SchemaMismatch(f"the body is no Arrow IPC stream: {error}") from error
     return table
 
@@ -325,7 +297,7 @@ def _until(text: str | None, desk: StreamDesk) -> Place:
 
 
 def _number(text: str, what: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) < 1 << 63):
         raise Refused(f"{what} is a whole number from 0 on, not {text[:40]!r}")
     return int(text)
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from headrace.journal.journal import Journal
 from headrace.kernel.errors import Busy, Closed, HeadraceError, NotFound
@@ -43,15 +43,28 @@ class Node:
         """Do something that may touch the disk, while the loop goes on."""
         return await self._loop.run_in_executor(self._pool, partial(work, *arguments, **named))
 
-    async def in_waiting_pool(self, work: Callable[[], T]) -> T:
-        """The same for what may wait for long: only so many may at a time."""
+    async def in_waiting_pool(self, work: Callable[[], T], undo: Callable[[T], None]) -> T:
+        """The same for what may wait for long: only so many may at a time.
+
+        If whoever asked goes meanwhile, `undo` gets what came of it.
+        """
         if self._waiting >= _WAITING_THREADS:
             raise Busy(f"{_WAITING_THREADS} requests wait for jobs already: try again later")
         self._waiting += 1
+        waiting = self._loop.run_in_executor(self._waiting_pool, work)
+        waiting.add_done_callback(self._waited)
         try:
-            return await self._loop.run_in_executor(self._waiting_pool, work)
-        finally:
-            self._waiting -= 1
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:  # whoever asked has gone: what was found is given back
+            waiting.add_done_callback(lambda done: self._undo(done, undo))
+            raise
+
+    def _waited(self, done: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+
+    def _undo(self, done: asyncio.Future[T], undo: Callable[[T], None]) -> None:
+        if not done.cancelled() and done.exception() is None:
+            self._pool.submit(undo, done.result())
 
     async def stream(self, name: str) -> StreamDesk:
         """The desk of a stream that is there; NotFound if it is not."""

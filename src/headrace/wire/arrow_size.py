@@ -1,0 +1,64 @@
+"""How large an Arrow IPC stream is once it is unpacked: known from its metadata, before anything is unpacked.
+
+A compressed buffer begins with its unpacked length (8 bytes; -1 if it is not compressed after all). Where the
+buffers are is told by the message's metadata, a flatbuffer, of which just that much is read here:
+
+    Message        header: field 2        RecordBatch     buffers: field 2, compression: field 3
+    DictionaryBatch    data: field 1, a RecordBatch
+"""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+
+_U16, _U32, _I32, _I64 = (struct.Struct(code) for code in ("<H", "<I", "<i", "<q"))
+_BUFFER = struct.Struct("<qq")
+
+
+def unpacked_bytes(stream: bytes) -> int:
+    """Of all its messages together; Arrow's errors, or struct.error, if it is none."""
+    reader = pa.ipc.MessageReader.open_stream(stream)
+    total = 0
+    while True:
+        try:
+            message = reader.read_next_message()
+        except StopIteration:
+            return total
+        total += _unpacked(message)
+
+
+def _unpacked(message: pa.ipc.Message) -> int:
+    if message.body is None:
+        return 0
+    size = int(message.body.size)
+    if message.type not in ("record batch", "dictionary"):
+        return size
+    raw = message.metadata.to_pybytes()
+    batch = _table(raw, _field(raw, _U32.unpack_from(raw, 0)[0], 2))
+    if message.type == "dictionary":
+        batch = _table(raw, _field(raw, batch, 1))
+    if not _field(raw, batch, 3):
+        return size
+    vector = _table(raw, _field(raw, batch, 2))
+    body = memoryview(message.body)
+    for number in range(_U32.unpack_from(raw, vector)[0]):
+        offset, length = _BUFFER.unpack_from(raw, vector + 4 + number * _BUFFER.size)
+        if length >= 8:
+            size += max(0, _I64.unpack_from(body, offset)[0])
+    return size
+
+
+def _field(raw: bytes, table: int, number: int) -> int:
+    """Where a field of a table is; 0 if it is left out."""
+    vtable = table - _I32.unpack_from(raw, table)[0]
+    if 4 + 2 * number >= _U16.unpack_from(raw, vtable)[0]:
+        return 0
+    offset = _U16.unpack_from(raw, vtable + 4 + 2 * number)[0]
+    return table + offset if offset else 0
+
+
+def _table(raw: bytes, at: int) -> int:
+    """What an offset at that place points to."""
+    return int(at + _U32.unpack_from(raw, at)[0])
