@@ -53,6 +53,10 @@ def payloads(path: Path, next_index: int = 0) -> list[bytes]:
     return [record.payload for record in found(path, next_index)]
 
 
+def sync(tail: Tail) -> None:
+    tail.sync(tail.unsynced())
+
+
 def fill(tail: Tail, *sizes: int, index: int = 0, letter: str = "x", synced: bool = True) -> int:
     """Write a record of one event for each size, each synced before the next; the index after them."""
     for size in sizes:
@@ -148,6 +152,17 @@ def test_the_other_file_may_hold_a_history_that_was_lost_too(place: Path) -> Non
     with opened(place) as tail:
         fill(tail, 10, 10, letter="n", synced=False)
     assert payloads(place) == [b"n" * 10, b"n" * 10]
+
+
+def test_a_history_that_was_lost_stays_lost_when_the_new_one_is_poured(place: Path) -> None:
+    with opened(place) as tail:
+        index = fill(tail, 10, 10, letter="l", synced=False)
+        tail.turn()
+        fill(tail, 10, index=index, letter="l", synced=False)
+    (place / TAIL_FILES[0]).write_bytes(bytes(SMALL))
+    with opened(place) as tail:
+        fill(tail, 10, 10, letter="n", synced=False)
+    assert found(place, 2) == []
 
 
 def test_the_tail_of_another_log_is_not_read(place: Path) -> None:

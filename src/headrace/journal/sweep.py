@@ -30,6 +30,8 @@ _STEP_EVENTS = 20_000
 _LOOKED_AT = ["kind", "id", "key"]
 _COMPLETE = frozenset((Kind.PUT, Kind.HELD, Kind.GRAVE, Kind.SET, Kind.DELETE))
 
+Read = Callable[[JobRow | ValueRow], bytes]
+
 
 class Sweep:
     """`read` gives a row's value, wherever it is. `emit` folds and queues an event."""
@@ -53,9 +55,7 @@ class Sweep:
         self._stopped = False
         self._sweeping = threading.Lock()
 
-    def run(
-        self, state: State, emit: Callable[[Event], None], read: Callable[[JobRow | ValueRow], bytes]
-    ) -> None:
+    def run(self, state: State, emit: Callable[[Event], None], read: Read) -> None:
         """Sweep until the log is in proportion again, or `stop` is called."""
         with self._sweeping:
             self._run(state, emit, read)
@@ -129,7 +129,7 @@ def restated(
     id_: int | None,
     key: bytes | None,
     index: int,
-    read: Callable[[JobRow | ValueRow], bytes],
+    read: Read,
 ) -> Iterator[Event]:
     """What has to be said again of the complete event at `index`, if it still counts."""
     assert key is not None
