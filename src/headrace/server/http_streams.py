@@ -178,7 +178,7 @@ class StreamRoutes:
         """Batches and HEADs; None first of all, once the place to start at is known to be there."""
         begun = False
         while not scan.done:
-            move = desk.next_move() if follow else None
+            move = desk.next_move() if follow and not desk.ending else None
             step = asyncio.ensure_future(self._node.in_pool(scan.next))
             self._steps[scan] = step
             item = await asyncio.shield(step)
@@ -187,7 +187,7 @@ class StreamRoutes:
                 yield None
             if item is not None:
                 yield item
-            elif move is None or desk.ending or scan.done:
+            elif move is None or scan.done:
                 return
             else:
                 await move.wait()

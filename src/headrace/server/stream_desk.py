@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.errors import Closed, HeadraceError
+from headrace.log.cursor import Cursor
 from headrace.stream.publisher import Published, Publisher
 from headrace.stream.stream import Stream
 
@@ -51,6 +52,7 @@ class StreamDesk:
         self._queued_bytes = 0
         self._publishing: threading.Thread | None = None
         self._watching: threading.Thread | None = None
+        self._watched: Cursor | None = None
         self._closing = False
         self._moved = asyncio.Event()
 
@@ -83,6 +85,8 @@ class StreamDesk:
         """Publish what was taken, then let the stream go."""
         self._closing = True
         self._queue.put(None)
+        if self._watched is not None:
+            self._watched.stop()
         self.end_followers()
         for thread in (self._publishing, self._watching):
             if thread is not None:
@@ -158,7 +162,7 @@ class StreamDesk:
             publisher.close()
 
     def _watch(self) -> None:
-        cursor = self.stream.log.cursor(self.stream.log.next_index)
+        cursor = self._watched = self.stream.log.cursor(self.stream.log.next_index)
         try:
             while not self._closing:
                 if cursor.wait(0.5):
