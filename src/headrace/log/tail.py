@@ -81,6 +81,10 @@ class Tail:
                 for at in range(file.size() // _PIECE_BYTES * _PIECE_BYTES, TAIL_BYTES, _PIECE_BYTES):
                     file.write_one(bytes(_PIECE_BYTES), at)
                 file.sync()
+            elif file.read(len(_MAGIC), 0) == _MAGIC:
+                # What is there is in the log, or lost for good: no row of it may ever be taken for a new one.
+                file.write_one(bytes(_HEADER.size), 0)
+                file.sync()
         if fresh:
             disk.sync_dir(directory)
         return cls(files, salt, opening)
