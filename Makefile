@@ -55,7 +55,7 @@ bench: $(READY) java peers  ## measure headrace beside its peers, in one run
 	$(BIN)/python -m bench
 
 campaign: $(READY) java  ## the long crash and damage campaigns (see docs/reliability.md)
-	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) tests/crash tests/spark tests/docs/test_examples.py
+	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) tests/crash tests/journal tests/log/test_tail.py tests/server tests/spark tests/docs/test_examples.py
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .hypothesis
