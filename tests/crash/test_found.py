@@ -223,6 +223,39 @@ def test_a_group_torn_by_a_power_cut_is_not_there_or_its_torn_part_is_reported(p
 
 
 @pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
+@pytest.mark.parametrize("torn_from", [0, 64], ids=["all of it", "its body"])
+def test_a_group_whose_commit_is_torn_is_not_there_for_readers_either(place, containers, torn_from):
+    log = Log.open(place / "log", SCHEMA, Settings(containers=containers))
+    made = append(log, 2)
+    log.sync()
+    log.append_group([batch_of(entries(2, 1)), batch_of(entries(3, 2))], writer="w", sequence=1, note="n")
+    file, mark = segment(place / "log", ".active"), place / "log" / "mark"
+    commit, _ = frame_offsets(log, file)[-1]
+    raw, marked = bytearray(file.read_bytes()), mark.read_bytes()
+    log.close()
+    torn = slice(commit + torn_from, commit + 128)
+    raw[torn] = bytes(128 - torn_from)
+    file.write_bytes(raw)
+    mark.write_bytes(marked)  # it knows of the group, and that it was not yet durable
+    reader = Log.open(place / "log", read_only=True)
+    cursor = reader.cursor()
+    assert cursor.next().next_index == 2
+    assert cursor.next() is None
+    seen, report = look(place / "log")
+    assert seen.entries == as_dict(made)
+    assert not seen.damages
+    assert report.ok
+    repair(copied(place / "log", place / "repaired"))
+    assert look(place / "repaired")[0].entries == as_dict(made)
+    with Log.open(place / "log") as again:
+        assert read_all(again).entries == as_dict(made)
+        new = append(again, 2, 7)
+    batch = cursor.next()
+    assert entries_of(batch) == new  # the indexes of the group, given to others, are not passed over
+    reader.close()
+
+
+@pytest.mark.parametrize("containers", [None, Containers(bytes=512 * 1024)])
 @pytest.mark.parametrize("durable", [False, True])
 def test_entries_appended_after_a_tail_torn_in_two_frames_can_be_read(place, containers, durable):
     log = Log.open(place / "log", SCHEMA, Settings(containers=containers))

@@ -215,12 +215,13 @@ def judge(root: Path, path: Path, before: Model, after: Model, step: Step | None
     kept = Seen({i: entry for i, entry in recovered.entries.items() if i not in new}, recovered.damages)
     check_only_appended(kept, before, after)
     check_groups(kept, before if len(before.groups) > len(after.groups) else after, recovered.damages)
-    model = next_model(recovered.entries, log, before, after)
+    model = next_model(recovered, log, before, after)
     log.close()
     return model
 
 
-def next_model(entries: dict[int, Entry], log: Log, before: Model, after: Model) -> Model:
+def next_model(recovered: Seen, log: Log, before: Model, after: Model) -> Model:
+    entries = recovered.entries
     groups = tuple(
         group
         for group in dict.fromkeys(before.groups + after.groups)
@@ -236,6 +237,7 @@ def next_model(entries: dict[int, Entry], log: Log, before: Model, after: Model)
         max(before.key, after.key, *(entry.key for entry in entries.values()), 0),
         groups,
         after.generation,
+        (*before.told, *log.recovery.damages, *recovered.damages),
     )
 
 
@@ -245,7 +247,8 @@ def check_nothing_lost(seen: Seen, required: dict[int, Entry], who: str) -> None
 
 
 def check_reports(damages, before: Model, after: Model) -> None:
-    """Only what had been appended and was not yet safe may be called damaged."""
+    """Only what had been appended and was not yet safe may be called damaged, or was lost earlier."""
     lost = lost_indexes(damages, 10**6)
     loose = set(range(min(before.durable, after.durable), max(before.next_index, after.next_index)))
+    loose |= lost_indexes(before.told, 10**6)
     assert lost <= loose, f"{sorted(lost - loose)} are called lost: {damages}"

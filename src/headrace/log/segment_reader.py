@@ -160,6 +160,8 @@ class SegmentReader:
         """
         offset, expected = self._offset, self.expected
         found = find_frame(self._view, offset + HEADER_BYTES, self._goes_on)
+        if not self.finalized and self._begins_unfinished_group():
+            found = None  # what follows is of the same group, and proves nothing
         if found is None and not self.finalized:
             if lost_until is None or lost_until <= expected:
                 return Pause.NOT_YET
@@ -193,8 +195,16 @@ class SegmentReader:
         self.expected = header.next_index
         self._epoch = header.epoch
 
+    def _begins_unfinished_group(self) -> bool:
+        header = self._view.header(self._offset)
+        here = header is not None and header.grouped and self._fits(header, self._offset)
+        return here and not self._group_is_whole()
+
     def _group_is_whole(self) -> bool:
-        """Whether something follows the group at this offset: then all of it is there, or was."""
+        """Whether something whole follows the group at this offset: then all of it is there, or was.
+
+        A header alone is not enough: of a commit that a power cut tore, only that may be left.
+        """
         offset = max(self._offset, self._whole_until)
         while True:
             header = self._view.header(offset)
@@ -203,11 +213,13 @@ class SegmentReader:
                 if found is None:
                     break
                 offset, header = found
-            offset += header.frame_bytes
-            if not header.grouped:
-                if offset <= self._view.refresh():
-                    self._whole_until = offset
+            if header.grouped:
+                offset += header.frame_bytes
+            elif whole_body(self._view, offset, header, self._decoder) is not None:
+                self._whole_until = offset + header.frame_bytes
                 break
+            else:
+                offset += HEADER_BYTES
         return self._whole_until > self._offset
 
     def close(self) -> None:
