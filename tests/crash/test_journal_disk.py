@@ -44,7 +44,7 @@ def same(found: Held, wanted: Held) -> bool:
 
 @pytest.mark.usefixtures("_small")
 @pytest.mark.parametrize("kinds", [("allocate",), CHANGING])
-@examples(30)
+@examples(15)
 @given(before=STEPS, during=STEPS, after=STEPS, which=st.integers(0, 6))
 def test_a_full_disk_refuses_steps_whole_and_they_work_again_when_there_is_room(
     place: Path, kinds: tuple[str, ...], before: list[Step], during: list[Step], after: list[Step], which: int
@@ -78,7 +78,7 @@ def _not_the_tail(kinds: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 @pytest.mark.usefixtures("_small")
-@examples(40)
+@examples(20)
 @given(
     before=STEPS, during=STEPS, after=STEPS, code=st.sampled_from([errno.ENOSPC, errno.EIO]), when=st.data()
 )

@@ -48,7 +48,7 @@ def left(path: Path, now_us: int) -> Held:
         return held(journal)
 
 
-@examples(60)
+@examples(30)
 @given(LIVES, st.sampled_from(["fsync", "fsync", "os"]))
 def test_a_power_cut_leaves_what_was_acknowledged_and_never_half_of_a_step(
     place: Path, lives: list[tuple[list[Step], int, str, int]], durability: str

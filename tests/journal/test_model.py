@@ -42,4 +42,4 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_small", "quiet_log")
 def test_a_journal_answers_what_its_model_answers(rules: type[Machine], place: Path) -> None:
     rules.root = place
-    run_state_machine_as_test(rules, settings=settings(examples(12), stateful_step_count=STEPS))
+    run_state_machine_as_test(rules, settings=settings(examples(7), stateful_step_count=STEPS))

@@ -16,8 +16,8 @@ from headrace.journal.errors import LeaseLost
 from headrace.journal.job import Job, Nothing
 from headrace.kernel.errors import HeadraceError
 
-ROUNDS = 40 if os.environ.get("HEADRACE_CAMPAIGN") else 3
-JOBS = 150
+ROUNDS = 40 if os.environ.get("HEADRACE_CAMPAIGN") else 2
+JOBS = 100
 
 
 class Account:

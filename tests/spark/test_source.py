@@ -274,7 +274,7 @@ def test_entries_that_were_removed_are_told_if_they_are_asked_for(store: hr.Stor
         ({"stream": "nope"}, NotFound, "there is no stream 'nope'"),
         ({"path": "/nonexistent"}, NotFound, "there is no store at /nonexistent: check the option 'path'"),
         ({"columns": "n,z"}, SchemaMismatch, "has no column 'z': it has n, text"),
-        ({"view": "segment"}, hr.Refused, "there is no view 'segment': there is segments"),
+        ({"view": "segment"}, hr.Refused, "there is no view 'segment': there are segments, journal, history"),
         ({"startKey": "soon"}, hr.Refused, "'soon' is not a whole number: stream 's' is ordered by 'n'"),
     ],
 )
