@@ -15,7 +15,7 @@ from headrace.journal import JobInfo, open_journal
 from .journal_child import LIFE, JournalNursery
 from .workload import CAMPAIGN
 
-KILLS = 400 if CAMPAIGN else 6
+KILLS = 400 if CAMPAIGN else 12
 
 
 class Account:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import socket
@@ -197,19 +198,26 @@ def test_ten_thousand_mutated_frames_do_not_bring_the_server_down(port: int) -> 
     assert is_alive(port)
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    max_examples=100,
+    derandomize=not CAMPAIGN,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(st.lists(requests(), max_size=8))
 def test_any_request_is_answered_or_ends_the_connection(port: int, several: list[Request]) -> None:
     wire = Wire(port)
-    wire.send(*several)
-    wire.socket.shutdown(socket.SHUT_WR)
+    functions = [request.function for request in several]
+    with contextlib.suppress(OSError):  # a server that was told to QUIT may be gone before all is sent
+        wire.send(*several)
+        wire.socket.shutdown(socket.SHUT_WR)
     asked = [request.identifier for request in several]
-    if Function.QUIT in (request.function for request in several):
-        asked = asked[: [request.function for request in several].index(Function.QUIT)]
-    answered = [reply.identifier for reply in iter(wire.reply, None) if reply.error or reply.pairs != []]
-    assert [number for number in answered if number] == [number for number in asked if number] or (
-        0 in answered
-    )
+    quits = Function.QUIT in functions
+    if quits:
+        asked = asked[: functions.index(Function.QUIT)]
+    answered = [reply.identifier for reply in iter(wire.reply, None) if reply.identifier]
+    asked = [number for number in asked if number]  # 0 is for pushes
+    assert answered == (asked[: len(answered)] if quits else asked)
     wire.close()
 
 
