@@ -73,6 +73,13 @@ def test_a_torn_record_is_passed_over_when_another_one_follows(
     assert end == len(raw) + len(part) + len(written(after))
 
 
+def test_a_torn_record_that_the_next_one_seems_to_complete_costs_it_nothing() -> None:
+    part = encode_record(b"request that ends with h", HOUR)[:-1]
+    found, gaps, _ = all_of(part + written([b"another", b"and one more"]))
+    assert found == [b"another", b"and one more"]
+    assert gaps == [Gap(0, len(part))]
+
+
 @given(requests.filter(bool), st.data())
 def test_a_damaged_byte_costs_one_record(bodies: list[bytes], data: st.DataObject) -> None:
     raw = bytearray(written(bodies))

@@ -66,7 +66,7 @@ def scan(data: bytes, hour: int, start: int = 0, *, most: int = 1 << 30, at_end:
     at = 0
     while at < len(data) and len(records) < most:
         record = _record_at(data, at, hour)
-        if record is None:
+        if record is None or _reaches_into_another(data, record, hour):
             break
         records.append(record._replace(offset=start + at))
         at += record.size
@@ -95,6 +95,17 @@ def _record_at(data: bytes, at: int, hour: int) -> Record | None:
     if _sum(length, request, hour) != checksum:
         return None
     return Record(at, HEADER.size + length, state != ERASED, request)
+
+
+def _reaches_into_another(data: bytes, record: Record, hour: int) -> bool:
+    """Whether its last bytes are the first of another: it was torn there, and only seems to be whole."""
+    end = record.offset + record.size
+    at = record.offset
+    while (at := data.find(MAGIC, at + 1, end + len(MAGIC) - 1)) >= 0:
+        other = _record_at(data, at, hour)
+        if other is not None and at < end < at + other.size:
+            return True
+    return False
 
 
 def _next_record(data: bytes, at: int, hour: int) -> int | None:
