@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,7 @@ from headrace.client.fj import FjClient, connect
 
 from .stand_in import StandIn
 
-settings.register_profile("no deadline", deadline=None)
+settings.register_profile("no deadline", deadline=None, derandomize="HEADRACE_CAMPAIGN" not in os.environ)
 settings.load_profile("no deadline")
 
 
