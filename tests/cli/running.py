@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,3 +77,18 @@ def damaged_log(path: Path) -> Path:
     content[content.index(b"record 1a")] ^= 0xFF
     segment.write_bytes(content)
     return path
+
+
+@contextmanager
+def service(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A command that runs until it is told to end, as a process."""
+    command = [*COMMAND, *map(str, words)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()

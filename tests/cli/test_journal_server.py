@@ -5,38 +5,21 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.cli.journals import Journals, served
-from tests.cli.running import COMMAND, headrace
+from tests.cli.running import headrace, service
 
 import headrace as hr
 from headrace.client.fj import connect
 from headrace.client.spool import Spool
 
 
-@contextmanager
-def service(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
-    command = [*COMMAND, "journal", *map(str, words)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdout, process.stderr):
-            assert pipe is not None
-            pipe.close()
-
-
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_says_where_it_is_and_ends_well_when_told_to(place: Path, end: signal.Signals) -> None:
-    with service("serve", "pages", "--port", "0", "--json", "--store", place / "data") as process:
+    with service("journal", "serve", "pages", "--port", "0", "--json", "--store", place / "data") as process:
         assert process.stdout is not None
         facts = json.loads(process.stdout.readline())
         assert (facts["name"], facts["host"]) == ("pages", "127.0.0.1")
@@ -59,7 +42,7 @@ def test_addresses_that_others_reach_are_refused_unless_that_is_meant(place: Pat
         assert "--open-to-anyone" in outcome.err
     assert not (place / "data").exists()
     words = ("--host", "0.0.0.0", "--port", "0", "--open-to-anyone", "--store", place / "data")
-    with service("serve", "pages", *words) as process:
+    with service("journal", "serve", "pages", *words) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("serving journal pages at 0.0.0.0:")
 
@@ -128,7 +111,7 @@ def test_a_forwarder_is_a_service_that_ends_well_when_told_to(place: Path) -> No
     spool = place / "spool"
     with (
         served(place / "data") as address,
-        service("forward", spool, "--server", address) as process,
+        service("journal", "forward", spool, "--server", address) as process,
         Spool(spool) as writing,
     ):
         assert process.stderr is not None

@@ -9,30 +9,14 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.running import COMMAND, headrace
+from tests.cli.running import headrace, service
 
 import headrace as hr
 from headrace.client.fj import connect
-
-
-@contextmanager
-def service(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
-    command = [*COMMAND, "serve", *map(str, words)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdout, process.stderr):
-            assert pipe is not None
-            pipe.close()
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
@@ -50,7 +34,7 @@ def ask(port: int, method: str, path: str, body: Any = None) -> Any:
 
 def test_it_says_where_it_is_serves_both_protocols_and_ends_well_at_sigterm(place: Path) -> None:
     words = ("--port", "0", "--journal", "pages", "--fj-port", "0", "--json", "--store", place / "data")
-    with service(*words) as process:
+    with service("serve", *words) as process:
         facts = json.loads(first_line(process))
         assert (facts["host"], facts["journal"]) == ("127.0.0.1", "pages")
         port = facts["port"]
@@ -69,7 +53,7 @@ def test_it_says_where_it_is_serves_both_protocols_and_ends_well_at_sigterm(plac
 
 
 def test_at_a_signal_what_was_taken_is_answered_and_followers_end(place: Path) -> None:
-    with service("--port", "0", "--store", place / "data") as process:
+    with service("serve", "--port", "0", "--store", place / "data") as process:
         line = first_line(process)
         found = re.fullmatch(rf"serving {place}/data at http://127\.0\.0\.1:(\d+)\n", line)
         assert found, line

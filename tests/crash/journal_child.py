@@ -19,10 +19,8 @@ import ctypes
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
-from pathlib import Path
 from random import Random
 
 from headrace.journal import Job, Journal, JournalSettings, LeaseLost, ledger, open_journal, sweep
@@ -39,17 +37,7 @@ LIFE = 1_000_000
 class JournalNursery(Nursery):
     """Starts processes of this file."""
 
-    def __enter__(self) -> JournalNursery:
-        tests = Path(__file__).parent.parent
-        path = os.pathsep.join([str(tests), *sys.path])
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{Path(__file__).parent.name}.journal_child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": path},
-        )
-        return self
+    module = "journal_child"
 
 
 def put(journal: Journal, who: int, life: int) -> None:

@@ -36,11 +36,14 @@ LIFE = 1_000_000
 class Nursery:
     """Starts and kills processes that use logs."""
 
+    module = "processes"
+    """Of this folder: what is run."""
+
     def __enter__(self) -> Nursery:
         tests = Path(__file__).parent.parent
         path = os.pathsep.join([str(tests), *sys.path])
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"{Path(__file__).parent.name}.processes"],
+            [sys.executable, "-m", f"{Path(__file__).parent.name}.{self.module}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -19,9 +19,9 @@ from headrace.journal import Journal, JournalTaken
 from headrace.kernel.errors import BadSettings, NotFound, SchemaMismatch
 from headrace.spark import journal_sink
 from headrace.spark.datasource import HeadraceSource
-from headrace.spark.journal_sink import JobsSink, JobsStreamSink, jobs_target
+from headrace.spark.journal_sink import jobs_target
 from headrace.spark.redrive import redrive
-from headrace.spark.sink import Staged
+from headrace.spark.sink import BatchSink, Staged, StreamSink
 from headrace.spark.types import spark_schema
 
 NOON = dt.datetime(2026, 7, 1, 12, tzinfo=dt.UTC)
@@ -271,7 +271,7 @@ def batch(*resources: str, **columns: list[Any]) -> pa.RecordBatch:
 
 def put(store: hr.Store, *batches: pa.RecordBatch, **options: str) -> None:
     """What `df.write` does, each batch being a task."""
-    sink = JobsSink(target(store, batches[0].schema, **options))
+    sink = BatchSink(target(store, batches[0].schema, **options))
     sink.commit([sink.write(iter([each])) for each in batches])
 
 
@@ -282,7 +282,7 @@ def resources(store: hr.Store) -> list[str]:
 
 def test_a_batch_that_is_there_is_not_put_again(store: hr.Store) -> None:
     made = target(store, batch("a").schema)
-    sink = JobsStreamSink(made)
+    sink = StreamSink(made)
 
     def staged(number: int, *resources: str) -> list[Any]:
         folder = made.staging / "q" / str(number)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 
+from headrace.kernel.durations import SECONDS
+
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
 _POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 def parse_size(text: str) -> int:
@@ -32,9 +33,9 @@ def parse_size(text: str) -> int:
 def parse_duration(text: str) -> float:
     """Seconds."""
     number, unit = _split(text, "a duration such as 30s, 2h or 7d")
-    if unit.lower() not in _SECONDS:
+    if unit.lower() not in SECONDS:
         raise ValueError(f"{text!r} is not a duration such as 30s, 2h or 7d: the units are ms s m h d w")
-    return float(number) * _SECONDS[unit.lower()]
+    return float(number) * SECONDS[unit.lower()]
 
 
 def _split(text: str, wanted: str) -> tuple[str, str]:
@@ -56,8 +57,8 @@ def format_size(size: int) -> str:
 def format_duration(seconds: float) -> str:
     """The largest unit that divides it: `2h`, `90s`."""
     for unit in ("w", "d", "h", "m"):
-        if seconds and seconds % _SECONDS[unit] == 0:
-            return f"{int(seconds / _SECONDS[unit])}{unit}"
+        if seconds and seconds % SECONDS[unit] == 0:
+            return f"{int(seconds / SECONDS[unit])}{unit}"
     return f"{seconds:g}s"
 
 

@@ -48,7 +48,6 @@ class _Emit:
     def __init__(self, state: State, ledger: Ledger) -> None:
         self._apply = state.apply
         self._ledger = ledger
-        self.count = 0
 
     @property
     def upcoming(self) -> int:

@@ -67,9 +67,6 @@ class ValueTable:
                 self._remove(entry[2])
         return gone
 
-    def next_expiry(self) -> int | None:
-        return self._expiring[0][0] if self._expiring else None
-
     def forget_deleted(self, before: int) -> None:
         """Keys that were deleted before that time need not remember it any more."""
         while self._deletions and self._deletions[0][0] < before:

@@ -206,7 +206,3 @@ def _record_at(data: bytes, at: int, salt: int) -> Record | None:
     if xxhash.xxh3_64_intdigest(data[at + _SUMMED_FROM : end], salt) != seal:
         return None
     return Record(index, durable, count, opening, data[at + _HEADER.size : end])
-
-
-def _is_there(disk: Disk, path: Path) -> bool:
-    return disk.kind(path) == "file"

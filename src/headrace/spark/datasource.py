@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from headrace.kernel.errors import BadSettings
 from headrace.spark.journal_history import JournalOrigin
-from headrace.spark.journal_sink import JobsSink, JobsStreamSink, jobs_target
+from headrace.spark.journal_sink import jobs_target
 from headrace.spark.journal_view import JobsReader
 from headrace.spark.merge import MERGED_SCHEMA, MergeReader, merge_plan
 from headrace.spark.options import Options, parse_options
@@ -76,7 +76,7 @@ class HeadraceSource(DataSource):
             raise BadSettings("a stream only grows: write with mode('append')")
         options = self._options
         if options.journal is not None:
-            return JobsSink(jobs_target(options, schema))
+            return BatchSink(jobs_target(options, schema))
         return BatchSink(sink_target(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -86,7 +86,7 @@ class HeadraceSource(DataSource):
             return PackedSink(msgspec.json.decode(self.options[PACKED_OPTION], type=PackedTarget))
         options = self._options
         if options.journal is not None:
-            return JobsStreamSink(jobs_target(options, schema))
+            return StreamSink(jobs_target(options, schema))
         return StreamSink(sink_target(options, schema))
 
     @property

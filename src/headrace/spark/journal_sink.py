@@ -1,4 +1,4 @@
-"""The sinks of journals: rows of a DataFrame become jobs, exactly once for each batch of a query.
+"""Journals as targets of the sinks: rows of a DataFrame become jobs, exactly once for each batch of a query.
 
     df.write.format("headrace").option("path", "data").option("journal", "pages").mode("append").save()
 
@@ -10,22 +10,14 @@ has one pending job however often it is put.
 
 from __future__ import annotations
 
-import shutil
 import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
 from pyspark.sql.types import StructType
 
 from headrace.journal.errors import JournalTaken
@@ -33,8 +25,7 @@ from headrace.journal.journal import Journal
 from headrace.kernel.errors import SchemaMismatch
 from headrace.spark.options import Options
 from headrace.spark.origin import made_store
-from headrace.spark.sink import Staged, collected, remove_runs, staged_by_task
-from headrace.spark.staging import Run, read_runs, remove_abandoned, remove_staged, staging_of, write_runs
+from headrace.spark.staging import Run, read_runs, staging_of, write_runs
 from headrace.spark.types import arrow_schema
 from headrace.store import Store, open_store
 
@@ -68,7 +59,13 @@ class JobsTarget:
     def stage(self, folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
         return tuple(write_runs(folder, (self._checked(batch) for batch in batches), self.schema, None))
 
-    def put(self, runs: list[Run], once: tuple[str, int] | None) -> int:
+    def land(self, query: str, batch: int, runs: list[Run]) -> int:
+        return self._put(runs, (f"spark:{self.writer}:{query}", batch))
+
+    def land_whole(self, runs: list[Run]) -> int:
+        return self._put(runs, None if self.write_id is None else (f"spark-write:{self.write_id}", 0))
+
+    def _put(self, runs: list[Run], once: tuple[str, int] | None) -> int:
         """All jobs of the runs in one operation; how many, 0 if that was done before."""
         batches = list(read_runs(runs, None))
         rows = pa.Table.from_batches(batches, self.schema)
@@ -155,47 +152,3 @@ def _fits(given: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_integer(wanted):
         return bool(pa.types.is_signed_integer(given))
     return bool(pa.types.is_floating(wanted) and pa.types.is_floating(given))
-
-
-class JobsStreamSink(DataSourceStreamArrowWriter):
-    """The sink of a streaming query. Spark makes it anew for every batch."""
-
-    def __init__(self, target: JobsTarget) -> None:
-        self._target = target
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return staged_by_task(lambda folder: self._target.stage(folder, iterator), self._target.staging)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        query, runs = collected(messages, batchId)
-        target = self._target
-        target.put(runs, (f"spark:{target.writer}:{query}", batchId))
-        remove_staged(target.staging / query, batchId)
-        remove_abandoned(target.staging)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Spark may say this after a commit that is on the disk: nothing is ever taken back."""
-        remove_runs(messages)
-
-
-class JobsSink(DataSourceArrowWriter):
-    """The sink of `df.write`."""
-
-    def __init__(self, target: JobsTarget) -> None:
-        self._target = target
-        self._folder = target.staging / f"write-{uuid.uuid4().hex}"
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        context = TaskContext.get()
-        task = context.partitionId() if context else 0
-        return Staged("", 0, task, self._target.stage(self._folder, iterator))
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        target = self._target
-        once = None if target.write_id is None else (f"spark-write:{target.write_id}", 0)
-        target.put(collected(messages, 0)[1], once)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        remove_abandoned(target.staging)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)

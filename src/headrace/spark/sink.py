@@ -1,5 +1,7 @@
 """The sinks: DataFrames into a stream, at once or micro-batch by micro-batch, exactly once.
 
+The same sinks put jobs into a journal: where rows go is a `Target`, and `journal_sink` has another one.
+
 Tasks stage their rows (`staging`), checked against the stream's type and sorted by its order key; the
 driver merges what they staged and lands it as one atomic group (`landing`). A stream that is not there is
 made, of the DataFrame's columns, ordered by the option `orderBy`.
@@ -15,6 +17,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -41,6 +44,21 @@ BATCH_ID = "streaming.sql.batchId"
 """Where Spark tells its tasks which batch of which query they work on."""
 
 
+class Target(Protocol):
+    """Where rows go: a stream, or a journal (`journal_sink`)."""
+
+    @property
+    def staging(self) -> Path: ...
+
+    def stage(self, folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]: ...
+
+    def land(self, query: str, batch: int, runs: list[Run]) -> object:
+        """All of a batch of a query, once however often this is asked for."""
+
+    def land_whole(self, runs: list[Run]) -> object:
+        """All of a write, once if it has an id."""
+
+
 @dataclass(frozen=True, slots=True)
 class SinkTarget:
     """A stream that is there and takes what Spark will give."""
@@ -65,6 +83,16 @@ class SinkTarget:
     def stage(self, folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
         tables = (as_table(batch, self.schema, self.declaration) for batch in batches)
         return tuple(write_runs(folder, tables, self.schema, self.key))
+
+    def land(self, query: str, batch: int, runs: list[Run]) -> None:
+        self.landing.land(query, batch, read_runs(runs, self.key))
+
+    def land_whole(self, runs: list[Run]) -> None:
+        records = read_runs(runs, self.key)
+        if self.write_id is None:
+            self.landing.land_once(records)
+        else:
+            replace(self.landing, writer=f"write:{self.write_id}").land("once", 0, records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +136,7 @@ def _required_key(schema: StructType, order_by: str | None) -> pa.Schema:
 class StreamSink(DataSourceStreamArrowWriter):
     """The sink of a streaming query. Spark makes it anew for every batch."""
 
-    def __init__(self, target: SinkTarget) -> None:
+    def __init__(self, target: Target) -> None:
         self._target = target
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -116,10 +144,9 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         query, runs = collected(messages, batchId)
-        target = self._target
-        target.landing.land(query, batchId, read_runs(runs, target.key))
-        remove_staged(target.staging / query, batchId)
-        remove_abandoned(target.staging)
+        self._target.land(query, batchId, runs)
+        remove_staged(self._target.staging / query, batchId)
+        remove_abandoned(self._target.staging)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Spark may say this after a commit that is on the disk: nothing is ever taken back."""
@@ -155,7 +182,7 @@ def remove_runs(messages: Sequence[WriterCommitMessage | None]) -> None:
 class BatchSink(DataSourceArrowWriter):
     """The sink of `df.write`."""
 
-    def __init__(self, target: SinkTarget) -> None:
+    def __init__(self, target: Target) -> None:
         self._target = target
         self._folder = target.staging / f"write-{uuid.uuid4().hex}"
 
@@ -165,14 +192,9 @@ class BatchSink(DataSourceArrowWriter):
         return Staged("", 0, task, self._target.stage(self._folder, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        target = self._target
-        records = read_runs(collected(messages, 0)[1], target.key)
-        if target.write_id is None:
-            target.landing.land_once(records)
-        else:
-            replace(target.landing, writer=f"write:{target.write_id}").land("once", 0, records)
+        self._target.land_whole(collected(messages, 0)[1])
         shutil.rmtree(self._folder, ignore_errors=True)
-        remove_abandoned(target.staging)
+        remove_abandoned(self._target.staging)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
