@@ -43,9 +43,9 @@ format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Two of the peers of the benchmarks are servers, which pip does not bring. Without them, they are left out.
+# Three of the peers of the benchmarks are servers, which pip does not bring. Without them, they are left out.
 peers:
-	@for program in beanstalkd redis-server; do command -v $$program >/dev/null || { \
+	@for program in beanstalkd redis-server nats-server; do command -v $$program >/dev/null || { \
 	  echo "installing $$program from Debian's packages, to measure beside it"; \
 	  SUDO=$$([ $$(id -u) = 0 ] || echo sudo); \
 	  { $$SUDO apt-get update -qq && $$SUDO apt-get install -y -qq --no-install-recommends $$program; } >/dev/null || \
@@ -55,7 +55,7 @@ bench: $(READY) java peers  ## measure headrace beside its peers, in one run
 	$(BIN)/python -m bench
 
 campaign: $(READY) java  ## the long crash and damage campaigns (see docs/reliability.md)
-	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) tests/crash tests/journal tests/log/test_tail.py tests/server tests/spark tests/docs/test_examples.py
+	HEADRACE_CAMPAIGN=1 $(BIN)/python -m pytest -n $(TEST_JOBS) tests/crash tests/journal tests/log/test_tail.py tests/server tests/client tests/conformance tests/spark tests/docs/test_examples.py
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .hypothesis

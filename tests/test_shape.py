@@ -22,10 +22,7 @@ PARAMETERS_MAX = 8
 EXPORTS_MAX = 30
 BANNED = {"utils", "util", "helpers", "helper", "common", "manager", "handler", "base", "misc"}
 
-LONG_FILES = {
-    "log/appender.py": "one state with one invariant: splitting it would share its lock and its failure",
-    "log/log.py": "the face: every public verb of a log with its documentation",
-}
+LONG_FILES: dict[str, str] = {}
 MANY_PARAMETERS = {
     "log/log.py:Log.open": "all a log can be opened with; each is a keyword with a default",
 }
@@ -216,13 +213,24 @@ def test_every_module_of_the_log_has_a_test_or_a_reason() -> None:
     tested_elsewhere = {
         "active": "test_appender",
         "batcher": "test_queue",
+        "claim": "test_copy",
         "damage": "test_verify",
+        "doubt": "tests/crash",
+        "frame_cursor": "test_copy",
+        "frame_stream": "test_copy",
+        "framing": "test_appender",
+        "landing": "test_copy",
+        "large_group": "test_large_groups",
+        "plan": "tests/spark/test_plan",
+        "read_verbs": "test_log",
         "recover": "tests/crash",
         "repair": "test_verify",
         "replace_active": "test_cursor",
+        "roll": "test_appender",
         "seek": "test_cursor",
         "segment_reader": "test_cursor",
         "start": "test_state",
+        "target": "tests/conformance",
         "view": "test_scan",
     }
     modules = {path.stem for path in FILES if name_of(path).startswith("log/")} - {"__init__"}

@@ -1,6 +1,7 @@
 """headrace: one durable log under every kind of messaging.
 
     open, Store, Stream        typed streams in a directory, without a server
+    connect                    the same nouns and verbs on a node, `headrace serve`
     at_key, START, END, STOP   places in a stream, and how a listener ends
     Journal, JournalSettings   jobs without duplicates, and keys with values
     spool                      requests for a journal's server, kept in files until it has them
@@ -15,6 +16,7 @@ The log of Arrow record batches below everything is `headrace.log.Log`.
 import importlib
 import types
 
+from headrace.client.connect import connect
 from headrace.client.spool import Spool as spool
 from headrace.journal.journal import Journal
 from headrace.journal.settings import JournalSettings
@@ -31,8 +33,9 @@ from headrace.log.batcher import FlushPolicy
 from headrace.log.channel import Channel, channel
 from headrace.log.queue import Reader, Writer, reader, writer
 from headrace.log.settings import Settings
-from headrace.store import Store, StreamConfig
+from headrace.store import Store
 from headrace.store import open_store as open  # noqa: A004
+from headrace.stream.agreement import StreamConfig
 from headrace.stream.entry import Entry
 from headrace.stream.listener import STOP
 from headrace.stream.places import END, START, at_key
@@ -64,6 +67,7 @@ __all__ = [
     "Writer",
     "at_key",
     "channel",
+    "connect",
     "open",
     "reader",
     "spool",

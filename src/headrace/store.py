@@ -21,7 +21,6 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,38 +36,25 @@ from headrace.kernel.errors import (
     NewerFormat,
     NotALog,
     NotFound,
-    SchemaMismatch,
     WriterTaken,
 )
 from headrace.kernel.names import checked_name, is_name
+from headrace.log.copy import LogCopy, Origin, release
 from headrace.log.disk import Disk
 from headrace.log.lock import LOCK_FILE, WriterLock
 from headrace.log.log import Log
 from headrace.log.meta import META_FILE, Meta
 from headrace.log.settings import Settings
+from headrace.stream.agreement import StreamConfig, Terms, check_config, check_exactly, stored_declaration
 from headrace.stream.declaration import Declaration, declare
 from headrace.stream.errors import PublisherTaken, StreamExists
-from headrace.stream.evolve import check_evolution
-from headrace.stream.required import declared_required, grown_extra
+from headrace.stream.evolve import check_grown
 from headrace.stream.stream import Stream
-from headrace.stream.unique import check_id_field
 
 STORE_FILE = "store.json"
 STREAMS_DIRECTORY = "streams"
 JOURNALS_DIRECTORY = "journals"
 FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class StreamConfig:
-    """All that a stream is created with."""
-
-    type: Any
-    order_by: str | Callable[[Any], Any] | None = None
-    strict: bool = False
-    unique_by: str | None = None
-    unique_window: int | None = None
-    settings: Settings | None = None
 
 
 class Store:
@@ -97,18 +83,12 @@ class Store:
         Without a type an existing stream is opened by what is stored of it; its entries are dicts then.
         """
         self._check()
-        path = self._path_of(name)
         if type is None:
-            if not self._exists(name):
-                raise NotFound(f"there is no stream {name!r} in {self.path}: give its type to create it")
-            return self._opened(name, stored_declaration(_meta(path)))
+            return self._opened(name, stored_declaration(self.meta(name)))
         config = StreamConfig(type, order_by, strict, unique_by, unique_window, settings)
         declaration = declare(type, order_by)
-        if not self._exists(name):
-            with self._creating():
-                if not self._exists(name):
-                    self._create(path, declaration, config)
-        _check_config(name, _meta(path), declaration, config)
+        self.make(name, Terms.of(declaration, config))
+        check_config(name, self.meta(name), declaration, config)
         return self._opened(name, declaration)
 
     def create(self, name: str, config: StreamConfig) -> Stream:
@@ -118,20 +98,46 @@ class Store:
         with self._creating():
             if self._exists(name):
                 raise StreamExists(f"there is a stream {name!r} in {self.path} already: choose another name")
-            self._create(self._path_of(name), declaration, config)
+            self._create(self._path_of(name), Terms.of(declaration, config))
         return self._opened(name, declaration)
+
+    def meta(self, name: str) -> Meta:
+        """What is stored of a stream; NotFound if there is none."""
+        self._check()
+        if not self._exists(name):
+            raise NotFound(f"there is no stream {name!r} in {self.path}: give its type to create it")
+        return _meta(self._path_of(name))
+
+    def make(self, name: str, terms: Terms) -> bool:
+        """Make a stream by its terms, unless there is one of that name; whether it was made now."""
+        self._check()
+        if self._exists(name):
+            return False
+        with self._creating():
+            if self._exists(name):
+                return False
+            self._create(self._path_of(name), terms)
+            return True
+
+    def grow(self, name: str, terms: Terms) -> None:
+        """A stream has more fields, or classes, from now on. Nobody may be publishing to it."""
+        meta = self.meta(name)
+        schema = terms.declaration().schema
+        check_grown(meta.schema, schema, name)
+        try:
+            log = Log.open(self._path_of(name))
+        except WriterTaken as error:
+            raise PublisherTaken(f"stream {name!r} cannot grow: {error}") from error
+        with log:
+            words = {**meta.extra.get("stream", {}), "required": dict(terms.words.required)}
+            log.evolve(schema, {**meta.extra, "stream": words})
 
     def ensure(self, name: str, config: StreamConfig) -> Stream:
         """The stream `name` with exactly this configuration: created, or SchemaMismatch / BadSettings."""
         self._check()
         declaration = declare(config.type, config.order_by)
         if self._exists(name):
-            meta = _meta(self._path_of(name))
-            _check_config(name, meta, declaration, config)
-            if meta.strict != config.strict:
-                raise BadSettings(f"stream {name!r}: strict is {meta.strict}, expected {config.strict}")
-            if config.settings is not None and meta.settings != config.settings.checked():
-                raise BadSettings(f"stream {name!r} has other settings: {_difference(meta, config.settings)}")
+            check_exactly(name, self.meta(name), declaration, config)
         return self.stream(
             name,
             config.type,
@@ -166,6 +172,29 @@ class Store:
         finally:
             lock.release()
         shutil.rmtree(gone, ignore_errors=True)
+
+    def follow(self, name: str, origin: Origin) -> LogCopy:
+        """The stream `name` as a copy of one elsewhere: it begins with its first frame, or goes on.
+
+        Whoever has it is its only publisher.
+        """
+        self._check()
+        if self._exists(name) and Origin.of(self.meta(name)) is None:
+            raise StreamExists(
+                f"the stream {name!r} in {self.path} is no copy: choose another name with --as"
+            )
+        try:
+            return LogCopy.open(self._path_of(name), origin)
+        except WriterTaken as error:
+            raise PublisherTaken(f"stream {name!r}: {error}") from error
+
+    def unfollow(self, name: str) -> Origin:
+        """Make a copy a stream of its own, which takes entries; where it came from."""
+        self.meta(name)  # it must be there
+        try:
+            return release(self._path_of(name))
+        except WriterTaken as error:
+            raise PublisherTaken(f"stream {name!r} is being followed: {error}") from error
 
     def journal(self, name: str, settings: JournalSettings | None = None) -> Journal:
         """The journal `name`, made if there is none. `settings`, if given, replace what it had.
@@ -237,26 +266,15 @@ class Store:
         with _alone(self._disk, self.path):
             yield
 
-    def _create(self, path: Path, declaration: Declaration, config: StreamConfig) -> None:
-        if config.unique_by is not None:
-            check_id_field(declaration, config.unique_by)
-        if config.unique_window is not None and config.unique_window < 1:
-            raise BadSettings(f"unique_window counts entries, at least 1, not {config.unique_window}")
-        extra = {
-            "stream": {
-                "raw": declaration.raw,
-                "required": declared_required(declaration),
-                "unique_by": config.unique_by,
-                "unique_window": config.unique_window,
-            }
-        }
+    def _create(self, path: Path, terms: Terms) -> None:
+        declaration = terms.declaration()
         Log.open(
             path,
             declaration.schema,
-            config.settings,
-            order_by=declaration.order_by,
-            strict=config.strict,
-            extra=extra,
+            terms.settings,
+            order_by=terms.order_by,
+            strict=terms.strict,
+            extra=terms.extra(),
         ).close()
 
     def _check(self) -> None:
@@ -282,7 +300,8 @@ def open_store(path: str | Path) -> Store:
     kind = disk.kind(directory)
     if kind == "file":
         raise NotALog(f"{directory} is a file; a store is a directory: choose another path")
-    begun = {STREAMS_DIRECTORY, STORE_FILE + ".tmp", LOCK_FILE}  # what a creation that crashed leaves
+    # What a creation that crashed leaves, and what may be there before: see `headrace serve`.
+    begun = {STREAMS_DIRECTORY, STORE_FILE + ".tmp", LOCK_FILE, "headrace.toml"}
     if kind == "nothing" or begun.issuperset(disk.names(directory)):
         disk.make_directory(directory)
         with _alone(disk, directory):
@@ -307,34 +326,3 @@ def open_store(path: str | Path) -> Store:
 def _meta(path: Path) -> Meta:
     with Log.open(path, read_only=True) as log:
         return log.meta
-
-
-def stored_declaration(meta: Meta) -> Declaration:
-    if meta.extra.get("stream", {}).get("raw"):
-        return declare(bytes, meta.order_by)
-    declaration = declare(meta.schema, meta.order_by, stored=True)
-    return replace(declaration, schema=meta.schema)
-
-
-def _check_config(name: str, meta: Meta, declaration: Declaration, config: StreamConfig) -> None:
-    check_evolution(meta, declaration, name)
-    grown_extra(meta, declaration, name)
-    if declaration.order_by != meta.order_by:
-        stored_key, wanted_key = meta.order_by or "index", declaration.order_by or "index"
-        raise SchemaMismatch(f"stream {name!r} is ordered by {stored_key}, not by {wanted_key}")
-    stored = meta.extra.get("stream", {})
-    if config.unique_by != stored.get("unique_by"):
-        raise SchemaMismatch(
-            f"stream {name!r}: unique_by is {stored.get('unique_by')!r}, not {config.unique_by!r}"
-        )
-    if config.unique_window != stored.get("unique_window"):
-        raise SchemaMismatch(
-            f"stream {name!r}: unique_window is {stored.get('unique_window')}, not {config.unique_window}"
-        )
-
-
-def _difference(meta: Meta, wanted: Settings) -> str:
-    stored, expected = msgspec.to_builtins(meta.settings), msgspec.to_builtins(wanted.checked())
-    return ", ".join(
-        f"{key} is {stored[key]}, expected {expected[key]}" for key in stored if stored[key] != expected[key]
-    )

@@ -87,6 +87,47 @@ def test_at_a_signal_what_was_taken_is_answered_and_followers_end(place: Path) -
     assert [json.loads(row)["n"] for row in followed] == stored[: len(followed)]
 
 
+def test_a_publish_that_is_half_sent_at_sigterm_is_answered(place: Path) -> None:
+    with service("serve", "--port", "0", "--json", "--store", place / "data") as process:
+        port = json.loads(first_line(process))["port"]
+        ask(port, "PUT", "/streams/s", {"fields": {"n": "int64"}})
+        lines = [b'{"n": %d}\n' % n for n in range(100)]
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as wire:
+            head = b"POST /streams/s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+            wire.sendall(head % sum(map(len, lines)) + b"".join(lines[:50]))
+            while "headrace_requests_under_way 2" not in metrics(port):
+                pass
+            process.send_signal(signal.SIGTERM)
+            while refuses(port) is False:
+                pass
+            wire.sendall(b"".join(lines[50:]))
+            response = http.client.HTTPResponse(wire)
+            response.begin()
+            assert (response.status, json.loads(response.read())["next"]) == (200, 100)
+        assert process.wait(30) == 0
+    with hr.open(place / "data") as store:
+        assert store.stream("s").next_index == 100
+
+
+def metrics(port: int) -> str:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    connection.close()
+    return text
+
+
+def refuses(port: int) -> bool:
+    """Whether nobody listens there any more. One that came just before is reset: the next one tells."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    except ConnectionRefusedError:
+        return True
+    except ConnectionResetError:
+        pass
+    return False
+
+
 def test_a_port_that_is_taken_is_one_clear_line(place: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -120,5 +120,6 @@ def test_what_is_not_there_is_named_with_what_to_type_next(streams: Streams) -> 
 
 def test_the_commands_of_the_noun_stream_are_all_there() -> None:
     wanted = ["ls", "create", "publish", "cat", "tail", "info", "verify", "drop", "export", "query"]
+    wanted += ["follow", "unfollow"]
     nouns = get_command(app)
     assert list(nouns.commands["stream"].commands) == wanted  # type: ignore[attr-defined]

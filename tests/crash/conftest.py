@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.log import appender
+from headrace.log import large_group
 
 MEMORY = "/dev/shm"
 
@@ -28,7 +28,7 @@ def place() -> Iterator[Path]:
 @pytest.fixture(autouse=True)
 def _small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large groups are written in portions: here each batch is one."""
-    monkeypatch.setattr(appender, "_PORTION_BYTES", 1)
+    monkeypatch.setattr(large_group, "_PORTION_BYTES", 1)
 
 
 @pytest.fixture(autouse=True)

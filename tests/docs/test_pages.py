@@ -26,9 +26,9 @@ ROW = re.compile(r"^\| ((?:FJ|SH|QP|QF|RG)-\d+) \|", re.MULTILINE)
 
 IN_SCOPE = [
     *(f"QF-{n:02d}" for n in range(1, 33)),
-    *(f"SH-{n:02d}" for n in (*range(1, 44), 51, 55)),
+    *(f"SH-{n:02d}" for n in (*range(1, 52), 55)),
     *(f"QP-{n:02d}" for n in (*range(5, 13), *range(37, 40))),
-    *(f"RG-{n:02d}" for n in (4, 10, 14, 62, 63, 64)),
+    *(f"RG-{n:02d}" for n in (4, 10, 14, 62, 63, 64, 84)),
     *(f"FJ-{n:02d}" for n in range(1, 114)),
 ]
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.kernel.errors import Broken, KeyOrder
-from headrace.log import Log, appender
+from headrace.log import Log, large_group
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 
@@ -24,7 +24,7 @@ def numbers(log: Log) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(appender, "_PORTION_BYTES", 1)
+    monkeypatch.setattr(large_group, "_PORTION_BYTES", 1)
 
 
 def test_nothing_of_it_is_seen_before_all_of_it_is_there(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ import pyarrow as pa
 
 import headrace as hr
 from headrace.server.fj import FjServer
-from headrace.server.http import HttpLimits, HttpServer
+from headrace.server.http import HttpServer
+from headrace.server.http_limits import HttpLimits
 from headrace.server.node import Node
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -61,12 +62,15 @@ class Asking:
 
     port: int
     kept: http.client.HTTPConnection | None = None
+    token: str | None = None
 
     def __call__(
         self, method: str, path: str, body: Any = b"", headers: Mapping[str, str] | None = None
     ) -> Answer:
         """`body`: bytes as they are, a list as JSON lines, a table as Arrow, anything else as JSON."""
         sent, sent_headers = encoded(body)
+        if self.token is not None:
+            sent_headers |= self._authorized()
         connection = self.kept or http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
         try:
             connection.request(method, path, sent, {**sent_headers, **(headers or {})})
@@ -75,6 +79,18 @@ class Asking:
         finally:
             if self.kept is None:
                 connection.close()
+
+    def status_of(self, method: str, path: str) -> int:
+        """The status of an answer that may go on for ever."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        try:
+            connection.request(method, path, b"", {} if self.token is None else self._authorized())
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def _authorized(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
 
     def done(self, method: str, path: str, body: Any = b"", headers: Mapping[str, str] | None = None) -> Any:
         """The JSON that answers a request which must succeed."""
@@ -87,20 +103,26 @@ class Asking:
         assert answer.status == 200, answer
         return answer.lines
 
+    def by(self, token: str) -> Asking:
+        """The same with a token."""
+        return Asking(self.port, token=token)
+
     def keeping(self) -> Asking:
         """The same over one connection: for one thread."""
         return Asking(self.port, http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S))
 
     def following(self, path: str) -> Following:
-        return Following(self.port, path)
+        return Following(self.port, path, self.token)
 
 
 class Following:
     """A reader whose response goes on: `next()` is the next line, None at a clean end."""
 
-    def __init__(self, port: int, path: str) -> None:
+    def __init__(self, port: int, path: str, token: str | None = None) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
-        self._connection.request("GET", path)
+        self._connection.request(
+            "GET", path, headers={} if token is None else {"Authorization": f"Bearer {token}"}
+        )
         self.response = self._connection.getresponse()
         assert self.response.status == 200, self.response.read()
 
@@ -141,6 +163,7 @@ class Served:
 
     ask: Asking
     node: Node
+    server: HttpServer
     store: hr.Store
     loop: asyncio.AbstractEventLoop
     ended: asyncio.Event
@@ -173,10 +196,11 @@ def served(
 
     async def serve() -> None:
         with hr.open(place) as store:
-            node = Node(store)
-            server = await HttpServer.start(node, "127.0.0.1", 0, limits)
+            node = Node(store, limits)
+            server = await HttpServer.start(node, "127.0.0.1", 0)
             loop, ended = asyncio.get_running_loop(), asyncio.Event()
-            one = Served(Asking(server.address[1]), node, store, loop, ended, threading.current_thread())
+            ask, thread = Asking(server.address[1]), threading.current_thread()
+            one = Served(ask, node, server, store, loop, ended, thread)
             loop.set_exception_handler(lambda loop, context: one.failures.append(context))
             journals = None
             if fj is not None:

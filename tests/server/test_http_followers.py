@@ -14,7 +14,7 @@ import pytest
 
 import headrace as hr
 from headrace.kernel.errors import HeadraceError
-from headrace.server.http import HttpLimits
+from headrace.server.http_limits import HttpLimits
 
 from .http_node import Served, served
 
@@ -41,7 +41,7 @@ def silent(node: Served, path: str) -> socket.socket:
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", node.ask.port))
-    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: node\r\n\r\n".encode())
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     return connection
 
 

@@ -15,7 +15,7 @@ import pytest
 import headrace as hr
 from headrace.client.fj import connect
 from headrace.journal.job import Job
-from headrace.server.http import HttpLimits
+from headrace.server.http_limits import HttpLimits
 from headrace.wire.fj import RANGE, Function, Request, encode_request
 
 from .http_node import Served, served
@@ -209,7 +209,9 @@ def test_no_job_is_given_to_two_workers(node: Served) -> None:
 def test_a_worker_that_goes_while_it_waits_takes_no_job_along(node: Served) -> None:
     with socket.create_connection(("127.0.0.1", node.ask.port)) as going:
         body = b'{"domain": "d", "wait": "30s"}'
-        head = b"POST /journals/pages/next HTTP/1.1\r\nHost: node\r\nContent-Length: %d\r\n\r\n" % len(body)
+        head = b"POST /journals/pages/next HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(
+            body
+        )
         going.sendall(head + body)
         until(lambda: node.node.under_way == 1)
     until(lambda: node.node.under_way == 0)

@@ -62,7 +62,7 @@ class Load:
                 follower = self.ask.following(f"/streams/s?follow=true&from={len(seen)}")
                 while (row := follower.next()) is not None:
                     seen.append(row)
-                    if len(seen) == self.total:
+                    if self.total is not None and len(seen) >= self.total:
                         follower.close()
                         return
             except GONE:

@@ -14,7 +14,7 @@ import pytest
 import headrace as hr
 from headrace.log.log import Log
 from headrace.log.settings import Finalize, Settings
-from headrace.server.http import HttpLimits
+from headrace.server.http_limits import HttpLimits
 
 from .http_node import ARROW, Served, ipc, served
 
@@ -204,7 +204,7 @@ def test_what_is_not_there_and_what_cannot_be_done_is_told(node: Served) -> None
         ("POST", "/streams/none", 404, "not_found"),
         ("GET", "/", 404, "not_found"),
         ("GET", "/streams/orders/nope", 404, "not_found"),
-        ("DELETE", "/streams/orders", 405, "bad_method"),
+        ("PATCH", "/streams/orders", 405, "bad_method"),
         ("POST", "/streams", 405, "bad_method"),
         ("PATCH", "/streams/orders", 405, "bad_method"),
     ):

@@ -17,7 +17,7 @@ from tests.spark.queries import publish, read_stream
 import headrace as hr
 from headrace.journal import Journal, JournalTaken
 from headrace.kernel.errors import BadSettings, NotFound, SchemaMismatch
-from headrace.spark import journal_sink
+from headrace.spark import landing
 from headrace.spark.datasource import HeadraceSource
 from headrace.spark.journal_sink import jobs_target
 from headrace.spark.redrive import redrive
@@ -285,8 +285,7 @@ def test_a_batch_that_is_there_is_not_put_again(store: hr.Store) -> None:
     sink = StreamSink(made)
 
     def staged(number: int, *resources: str) -> list[Any]:
-        folder = made.staging / "q" / str(number)
-        return [Staged("q", number, 0, made.stage(folder, iter([batch(*resources)])))]
+        return [Staged("q", number, 0, made.stage(f"q/{number}", iter([batch(*resources)])))]
 
     messages = staged(0, "a", "b")
     sink.commit(messages, 0)
@@ -299,7 +298,7 @@ def test_a_batch_that_is_there_is_not_put_again(store: hr.Store) -> None:
     assert resources(store) == ["a"]
     sink.commit([Staged("q", 2, 0, ())], 2)
     assert resources(store) == ["a"]
-    assert not [each for each in made.staging.rglob("*") if each.is_file()]
+    assert not [each for each in made.area.path.rglob("*") if each.is_file()]
 
 
 def test_a_write_with_an_id_is_put_once(store: hr.Store) -> None:
@@ -356,7 +355,7 @@ def test_rows_that_are_no_jobs_are_refused_with_nothing_changed(
 def test_a_journal_that_is_in_use_is_told(
     store: hr.Store, pages: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journal_sink, "_LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr(landing, "_LOCK_WAIT_S", 0.0)
     with pytest.raises(JournalTaken, match="headrace journal serve"):
         put(store, batch("a"))
 

@@ -68,7 +68,7 @@ def test_a_start_may_be_a_word(place: str) -> None:
     ("given", "sentence"),
     [
         ({}, r"say where the store is: .option\('path', 'data'\)"),
-        ({"path": "d", "url": "https://x"}, "give the store's 'path'"),
+        ({"path": "d", "url": "https://x"}, "give path or url, not both"),
         ({"path": "d", "startIndex": "1", "startKey": "2"}, "startIndex or startKey, not both"),
         ({"path": "d", "endIndex": "1", "endKey": "2"}, "endIndex or endKey, not both"),
         ({"path": "d", "startIndex": "soon"}, "startIndex.* not 'soon'"),

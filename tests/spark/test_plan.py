@@ -18,11 +18,11 @@ import headrace as hr
 from headrace.kernel.errors import NotFound
 from headrace.log.disk import Disk
 from headrace.log.log import Log
+from headrace.log.plan import Span, plan_spans
 from headrace.log.segment_name import FinalName, Listing
 from headrace.log.settings import Finalize
 from headrace.spark.options import parse_options
 from headrace.spark.origin import FileOrigin
-from headrace.spark.plan import Span, plan_spans
 from headrace.spark.projection import projection
 from headrace.spark.reader import BatchReader, SpanPartition
 

@@ -26,9 +26,10 @@ from headrace.kernel.errors import BadSettings, Broken, KeyOrder, SchemaMismatch
 from headrace.log.log import Log
 from headrace.spark import landing as landing_module
 from headrace.spark.datasource import HeadraceSource
-from headrace.spark.landing import Landing, NotTheOwner
-from headrace.spark.sink import BatchSink, Staged, StreamSink, sink_target
+from headrace.spark.landing import Landing
+from headrace.spark.sink import BatchSink, Staged, StreamSink, place_of, sink_target
 from headrace.stream.errors import PublisherTaken
+from headrace.stream.landing import NotTheOwner
 
 COLUMNS = StructType([StructField("n", LongType()), StructField("text", StringType())])
 
@@ -45,8 +46,8 @@ def batches(*ranges: tuple[int, int]) -> Iterator[pa.RecordBatch]:
 
 def staged(made: Any, batch: int, *tasks: list[tuple[int, int]], query: str = "q") -> list[Staged]:
     """What the tasks of a batch would say, each given some ranges."""
-    folder = made.staging / query / str(batch)
-    return [Staged(query, batch, at, made.stage(folder, batches(*task))) for at, task in enumerate(tasks)]
+    place = place_of(query, batch)
+    return [Staged(query, batch, at, made.stage(place, batches(*task))) for at, task in enumerate(tasks)]
 
 
 def files(path: Path) -> list[str]:
@@ -142,11 +143,11 @@ def test_a_batch_that_is_there_is_not_written_again(store: hr.Store) -> None:
     made = target(store)
     sink = StreamSink(made)
     messages = staged(made, 0, [(5, 10)], [(0, 5)])
-    orphan = made.staging / "q" / "0" / "left-by-an-attempt-that-failed.arrow"
+    orphan = made.area.path / "q" / "0" / "left-by-an-attempt-that-failed.arrow"
     orphan.write_bytes(b"half a file")
     sink.commit(messages, 0)
     assert column(store, "out") == list(range(10))
-    assert files(made.staging) == [], "the batch's files and those of failed attempts are gone"
+    assert files(made.area.path) == [], "the batch's files and those of failed attempts are gone"
     sink.abort(messages, 0)  # Spark may say so after a commit that is on the disk
     sink.commit(messages, 0)  # and may run the batch again, its files being gone
     sink.commit(staged(made, 0, [(0, 10)]), 0)
@@ -154,19 +155,19 @@ def test_a_batch_that_is_there_is_not_written_again(store: hr.Store) -> None:
     sink.commit(staged(made, 1, [(10, 20)], []), 1)
     sink.commit(staged(made, 2, [], []), 2)
     assert column(store, "out") == list(range(20))
-    assert files(made.staging) == []
+    assert files(made.area.path) == []
 
 
 def test_what_was_aborted_leaves_nothing(store: hr.Store) -> None:
     made = target(store)
     messages: list[Any] = staged(made, 0, [(0, 5)], [(5, 10)])
     StreamSink(made).abort([*messages, None], 0)
-    assert files(made.staging) == []
+    assert files(made.area.path) == []
     write_sink = BatchSink(made)
     message = write_sink.write(batches((0, 5)))
-    assert len(files(made.staging)) == 1
+    assert len(files(made.area.path)) == 1
     write_sink.abort([message, None])
-    assert files(made.staging) == []
+    assert files(made.area.path) == []
     assert column(store, "out") == []
 
 
@@ -177,7 +178,7 @@ def test_the_work_of_two_attempts_counts_once(store: hr.Store) -> None:
     quick = staged(made, 0, [(0, 5)], [(5, 10)])
     StreamSink(made).commit([quick[0], slow[1]], 0)
     assert column(store, "out") == list(range(10))
-    assert files(made.staging) == []
+    assert files(made.area.path) == []
 
 
 def test_without_an_order_key_rows_stand_in_the_order_of_tasks(store: hr.Store) -> None:
@@ -287,7 +288,7 @@ def test_a_stream_belongs_to_the_query_that_wrote_last(store: hr.Store) -> None:
     plain.land("two", 8, batches((10, 15)))
     Landing(path, "out", writer="beside").land("three", 0, batches((15, 20)))
     plain.land("two", 9, batches((20, 25)))
-    plain.land_once(batches((25, 30)))
+    plain.land_whole(batches((25, 30)))
     plain.land("two", 10, batches((30, 35)))
     assert column(store, "out") == list(range(35))
 
@@ -322,7 +323,7 @@ def test_what_a_batch_lands_is_on_the_disk(store: hr.Store) -> None:
     landing.land("q", 0, batches((0, 5)))
     with store.stream("out") as stream:
         assert stream.durable_index == 5
-    landing.land_once(batches((5, 9)))
+    landing.land_whole(batches((5, 9)))
     with store.stream("out") as stream:
         assert stream.durable_index == 9
 

@@ -201,9 +201,7 @@ def test_a_full_disk_at_the_landing_leaves_the_stream_as_it_was(small: Path) -> 
         sink.commit(staged(made, 0, [(0, 10)]), 0)
         ballast = small / "ballast"
         ballast.write_bytes(bytes(1 << 20))
-        runs = made.stage(
-            made.staging / "q" / "1", iter([large(10, 2000)])
-        )  # 2 MB: a second copy does not fit
+        runs = made.stage("q/1", iter([large(10, 2000)]))  # 2 MB: a second copy does not fit
         messages = staged(made, 1, [])
         messages[0] = type(messages[0])("q", 1, 0, runs)
         with pytest.raises(DiskFull):

@@ -15,9 +15,9 @@ from tests.stream.samples import Number, publish_all, temporary_store
 
 import headrace as hr
 from headrace.kernel.errors import SchemaMismatch
+from headrace.log.plan import Span
 from headrace.spark.options import parse_options
 from headrace.spark.origin import FileOrigin
-from headrace.spark.plan import Span
 from headrace.spark.projection import projection, shown_schema
 from headrace.spark.types import arrow_schema, as_spark, spark_schema, stored_schema
 

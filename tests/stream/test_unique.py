@@ -22,7 +22,7 @@ import headrace as hr
 from headrace.kernel.errors import BadSettings, Fenced, KeyOrder
 from headrace.log import Log
 from headrace.stream import DuplicateId
-from headrace.stream.unique import IDS_FILE, UniqueIds
+from headrace.stream.id_index import IDS_FILE, open_ids
 
 from .samples import T0, Named, child, life, line_of, publish_all, temporary_store, values
 
@@ -138,7 +138,7 @@ def test_with_a_window_what_is_pending_counts_before_what_is_indexed(place: Path
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
     with Log.open(place / "log", schema) as log:
         log.append(pa.record_batch({"id": list(range(100))}, schema=schema))
-        unique = UniqueIds(log, "id", window=10)
+        unique = open_ids(log, "id", window=10)
         unique.check(5, 100)  # index 5 is out of the window: 5 may come again, and is pending now
         assert unique.duplicates([5], 101) == [0]
         with pytest.raises(DuplicateId):

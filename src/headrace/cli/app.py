@@ -23,8 +23,9 @@ import typer
 from typer.core import TyperGroup
 
 from headrace import __version__
-from headrace.cli import journal, log, spark, stream
+from headrace.cli import config, journal, log, spark, stream, token
 from headrace.cli.console import Exit, print_error, route_warnings, silence_stdout
+from headrace.cli.doctor import doctor
 from headrace.cli.serve import serve
 from headrace.kernel.errors import HeadraceError
 from headrace.log.disk import error_for
@@ -121,7 +122,10 @@ app.add_typer(log.app, name="log")
 app.add_typer(stream.app, name="stream")
 app.add_typer(journal.app, name="journal")
 app.add_typer(spark.app, name="spark")
+app.add_typer(token.app, name="token")
+app.add_typer(config.app, name="config")
 app.command("serve")(serve)
+app.command("doctor")(doctor)
 
 
 def _show_version(wanted: bool) -> None:

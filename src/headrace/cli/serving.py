@@ -75,13 +75,17 @@ async def _serve(journal: Journal, where: tuple[str, int], limits: ServerLimits,
 
 def check_host(host: str, advice: str = "") -> None:
     """Refuse an address that others can reach; `advice` is what one may do besides."""
+    if others_reach(host):
+        raise Refused(
+            f"{host or 'every address'} can be reached by others, and this protocol has no passwords: "
+            f"listen on 127.0.0.1{advice}"
+        )
+
+
+def others_reach(host: str) -> bool:
+    """Whether an address is one that other machines can connect to."""
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host or None, 0, flags=socket.AI_PASSIVE)}
     except OSError as error:
         raise Refused(f"there is no host {host!r} ({error.strerror or error}): check --host") from error
-    for address in found:
-        if not ipaddress.ip_address(str(address).partition("%")[0]).is_loopback:
-            raise Refused(
-                f"{host or 'every address'} can be reached by others, and this protocol has no passwords: "
-                f"listen on 127.0.0.1{advice}"
-            )
+    return not all(ipaddress.ip_address(str(address).partition("%")[0]).is_loopback for address in found)

@@ -7,6 +7,7 @@ import typer
 from headrace.cli.stream_care import drop, info, verify
 from headrace.cli.stream_create import create
 from headrace.cli.stream_export import export
+from headrace.cli.stream_follow import follow, unfollow
 from headrace.cli.stream_list import ls
 from headrace.cli.stream_publish import publish
 from headrace.cli.stream_query import query
@@ -25,5 +26,7 @@ for _name, _verb in (
     ("drop", drop),
     ("export", export),
     ("query", query),
+    ("follow", follow),
+    ("unfollow", unfollow),
 ):
     app.command(_name)(_verb)

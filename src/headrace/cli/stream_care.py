@@ -28,7 +28,7 @@ from headrace.log import LogInfo
 from headrace.log.keys import decode_float, decode_int
 from headrace.log.segment_reader import Batch
 from headrace.stream import Stream
-from headrace.stream.unique import IDS_FILE
+from headrace.stream.id_index import IDS_FILE
 from headrace.wire.fields import describe_field, describe_schema
 from headrace.wire.json_rows import column_values
 

@@ -21,7 +21,8 @@ from headrace.cli.options import Json, with_options
 from headrace.cli.row_files import FileFormat, open_rows, opened_file
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName
 from headrace.log.settings import SCAN, SHERLOCK, Settings
-from headrace.store import StreamConfig, open_store
+from headrace.store import open_store
+from headrace.stream.agreement import StreamConfig
 from headrace.stream.plain import PLAIN
 from headrace.wire.fields import describe_field, describe_schema, parse_type
 

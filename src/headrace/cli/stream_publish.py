@@ -24,8 +24,9 @@ from headrace.cli.rows import RowFile, Rows
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName, is_raw, opened_store, stream_of
 from headrace.kernel.errors import HeadraceError, KeyOrder, SchemaMismatch
 from headrace.log.queue import RAW_SCHEMA
-from headrace.store import Store, StreamConfig, open_store
+from headrace.store import Store, open_store
 from headrace.stream import BadEntry, Published, Publisher, Stream
+from headrace.stream.agreement import StreamConfig
 
 
 def publish(

@@ -17,7 +17,6 @@ from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName, opened
 from headrace.cli.stream_output import Format, chosen_format, make_output
 from headrace.kernel.errors import SchemaMismatch
 from headrace.log import Batch
-from headrace.stream.query import query as run_query
 
 
 def query(
@@ -33,6 +32,8 @@ def query(
     The stream is a table of its own name (in double quotes if it has dashes or dots) and also `stream`. Only
     the columns that the query needs are read. This needs DuckDB: pip install 'headrace\\[query]'.
     """
+    from headrace.stream.query import query as run_query  # its datasets load pandas: half a second
+
     console, damages = Console(json), Damages(Console(json))
     form = chosen_format(format, json, raw=False)
     with (

@@ -7,18 +7,14 @@ what an embedded journal raises. Two texts are fixed by the protocol instead: "d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from headrace.journal.errors import BadRequest, NoSuchKey
 from headrace.journal.value import Type, Value, decode
-from headrace.kernel.errors import Broken, Closed, Damaged, HeadraceError, Refused, Retryable
+from headrace.kernel.errors import HeadraceError, Refused, by_code
 from headrace.wire.fj import BUSY, SIZE_MAX, Pair, Reply
 
 NO_KEY = b"does not exist"
 NO_JOB = b"nothing to work on"
-GROUPS = (Retryable, Refused, Damaged, Closed, Broken)
 _TYPES = {int(kind): kind for kind in Type}
-_kinds: dict[str, type[HeadraceError]] = {}
 
 
 def check(reply: Reply, key: bytes) -> Reply:
@@ -40,22 +36,7 @@ def failure(error: bytes, key: bytes = b"") -> HeadraceError:
         return NoSuchKey(f"there is no value and no job under {text(key)!r}")
     said = error.decode("utf-8", "replace")
     code, _, sentence = said.partition(": ")
-    if code not in _kinds:
-        _kinds.update((kind.code, kind) for kind in _all_kinds(HeadraceError))
-    kind = _kinds.get(code, HeadraceError)
-    if kind is HeadraceError:
-        return Refused(said)  # a newer server
-    try:
-        return kind(sentence)
-    except TypeError:  # made of more than a sentence: then its group says what to do
-        return next(group for group in kind.__mro__ if group in GROUPS)(sentence)
-
-
-def _all_kinds(root: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
-    """Subclasses first: one that has no code of its own must not take the place of its parent."""
-    for kind in root.__subclasses__():
-        yield from _all_kinds(kind)
-    yield root
+    return by_code(code, sentence)
 
 
 def text(raw: bytes) -> str:

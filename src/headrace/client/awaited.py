@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from headrace.client.answers import text
 from headrace.client.blocking import Push
@@ -62,6 +62,15 @@ class Link(asyncio.Protocol):
     def pushes(self) -> dict[bytes, int]:
         return self._talk.pushes
 
+    @property
+    def told(self) -> bool:
+        """Whether the server ended it with a word why."""
+        return self._talk.told
+
+    @property
+    def closed(self) -> bool:
+        return self._gone is not None
+
     async def ask(self, request: Request) -> Reply:
         while self._gone is None and not self._has_room():
             await self._next_move(self._timeout)
@@ -99,8 +108,7 @@ class Link(asyncio.Protocol):
     # --- what the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of other classes
 
     def data_received(self, data: bytes) -> None:
         for answer, reply in self._talk.hear(data):

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, TypeVar
 
 from headrace.client.answers import text
 from headrace.client.calls import Call, Pause
-from headrace.client.line import Line
+from headrace.client.line import Asking
 from headrace.client.value_calls import Key, Page
 from headrace.client.words import ClientWords
 from headrace.journal.job import Job, Nothing
@@ -62,7 +62,7 @@ def _queued(
 class FjClient:
     """A journal on a server. The verbs are those of an embedded journal. Made by `connect`."""
 
-    def __init__(self, line: Line, clock: Clock | None = None) -> None:
+    def __init__(self, line: Asking, clock: Clock | None = None) -> None:
         self._line = line
         self._clock = clock or SystemClock()
         self._words = ClientWords(self._clock, self)
@@ -147,9 +147,10 @@ class FjClient:
     # --- inside
 
     def _run(self, call: Call[T]) -> T:
+        request, read = call
         with self._lock:
-            reply = self._line.ask(call.request)
-        return call.read(reply)
+            reply = self._line.ask(request)
+        return read(reply)
 
     def _run_all(self, calls: builtins.list[Call[Any]], answers: dict[int, Reply]) -> None:
         with self._lock:

@@ -41,7 +41,9 @@ class Words:
 
     def now_us(self) -> int:
         """Never smaller than before: a clock that is set back must not make our next SET an outdated one."""
-        self._last_us = max(self._last_us, self._clock.now_us())
+        now = self._clock.now_us()
+        if now > self._last_us:
+            self._last_us = now
         return self._last_us
 
     def stamp(self, given: int | None) -> int:

@@ -7,7 +7,7 @@ In what is given back, empty parts keep what the job has: a client does not know
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 from headrace.client.answers import NO_JOB, carried_out, failure, pairs_of, raw, text
@@ -33,6 +33,10 @@ from headrace.wire.fj import (
 )
 from headrace.wire.fj_many import pack_jobs, pack_keys
 
+_SET, _NEXT, _DELETE = int(Function.SET), int(Function.NEXT), int(Function.DELETE)
+_PUT = PERSIST | RANGE
+_VOID = encode(None)
+_new = tuple.__new__
 _WORKED_ON = PERSIST | RANGE | WORKED_ON
 
 
@@ -52,10 +56,10 @@ class JobWords(Words):
         """Work on the resource: now, `after` a while, or at `due_us`. A pending job of it is updated."""
         place = self._place(domain, priority, after, due_us)
         kind, data = (None, None) if value is None else encode(value)
-        flags, name = persisted(persist) | RANGE, raw(resource)
-        now, timeout = self.now_us(), self.moment(ttl)
-        request = Request(Function.SET, 0, flags, now, timeout, 0, place, name, kind, data)
-        return Call(request, partial(carried_out, name))
+        flags, name = _PUT if persist else RANGE, raw(resource)
+        timeout = None if ttl is None else self.moment(ttl)
+        fields = (_SET, 0, flags, self.now_us(), timeout, 0, place, name, kind, data)
+        return _new(Call, (_new(Request, fields), partial(carried_out, name)))
 
     def put_batch(
         self,
@@ -69,10 +73,10 @@ class JobWords(Words):
     ) -> Call[None]:
         """Work on all these resources, in one request: all of it happens, or nothing."""
         names = [raw(resource) for resource in resources]
-        coded = [encode(None)] * len(names) if values is None else [encode(value) for value in values]
+        coded = [_VOID] * len(names) if values is None else [encode(value) for value in values]
         if len(coded) != len(names):
             raise BadRequest(f"{len(names)} resources, but {len(coded)} values")
-        packed = pack_jobs((name, *value) for name, value in zip(names, coded, strict=True))
+        packed = pack_jobs([(name, kind, data) for name, (kind, data) in zip(names, coded, strict=True)])
         place = self._place(domain, priority, after, None)
         flags, now = persisted(persist) | RANGE, self.now_us()
         request = Request(Function.SET, 0, flags, now, None, 0, place, b"", Type.BUFFER, packed)
@@ -92,8 +96,9 @@ class JobWords(Words):
         That it is taken survives the server's own crash; with `persist` that of its machine, too.
         """
         flags = persisted(persist) | DATA | (OVERWRITE if delete else 0) | (LISTEN if listen else 0)
-        request = Request(Function.NEXT, 0, flags, self.now_us(), self.moment(lease), key=raw(domain))
-        return Call(request, partial(self._first, domain, delete))
+        until = None if lease is None else self.moment(lease)
+        fields = (_NEXT, 0, flags, self.now_us(), until, None, raw(domain), None, None, None)
+        return _new(Call, (_new(Request, fields), partial(self._first, domain, delete)))
 
     def next_batch(
         self, count: int, domain: str = "", *, lease: Duration | None = None, delete: bool = False
@@ -115,10 +120,8 @@ class JobWords(Words):
             name, proof = raw(_leased(job).resource), job.lease_until_us or None
         else:
             name, proof = raw(job), None
-        return Call(
-            Request(Function.DELETE, 0, PERSIST, self.now_us(), proof, key=name),
-            partial(carried_out, name),
-        )
+        fields = (_DELETE, 0, PERSIST, self.now_us(), proof, None, name, None, None, None)
+        return _new(Call, (_new(Request, fields), partial(carried_out, name)))
 
     def done_batch(self, jobs: Iterable[Job]) -> list[Call[list[Job]]]:
         """These jobs are done: a request for each lease. They answer those whose lease was lost."""
@@ -169,15 +172,16 @@ class JobWords(Words):
 
     def _place(self, domain: str | None, priority: int, after: Duration | None, due_us: int | None) -> bytes:
         """Where a job stands in the journal."""
-        if not 0 <= priority <= 255:
-            raise BadRequest(f"a priority is 0 to 255, the smallest first, not {priority}")
+        lane = _lane(domain, priority)
+        if after is None and due_us is None:
+            return lane + b"0"
         if after is not None and due_us is not None:
             raise BadRequest("give either `after` or `due_us`, not both")
         if after is not None:
             due_us = self.moment(after)
         if due_us is not None and due_us < 0:
             raise BadRequest(f"a due time is microseconds since 1970, not {due_us}")
-        return raw(f"{domain or ''}:{priority}:{due_us or 0}")
+        return raw(b"%b%d" % (lane, due_us or 0))
 
     def _about(self, job: Job, flags: int, place: bytes) -> Request:
         """A request about a leased job; the end of its lease is the proof that it is ours."""
@@ -185,7 +189,7 @@ class JobWords(Words):
         return Request(Function.SET, 0, flags, self.now_us(), proof, 0, place, raw(job.resource))
 
     def _first(self, domain: str, delete: bool, reply: Reply) -> Job | Nothing:
-        if reply.error == NO_JOB:
+        if reply.error and reply.error == NO_JOB:
             return Nothing(reply.timeout)
         jobs = self._jobs(domain, delete, reply)
         return jobs[0] if jobs else Nothing()
@@ -205,6 +209,14 @@ class JobWords(Words):
             whose = domain or domain_of(resource)
             jobs.append(Job(0, resource, whose, 128, 0, data, 0, lease_us, desk))
         return jobs
+
+
+@lru_cache(1024, typed=True)
+def _lane(domain: str | None, priority: int) -> bytes:
+    """Where a job stands but for its due time: most stand in one of few."""
+    if not 0 <= priority <= 255:
+        raise BadRequest(f"a priority is 0 to 255, the smallest first, not {priority}")
+    return raw(f"{domain or ''}:{priority}:")
 
 
 class _NoDesk:

@@ -13,6 +13,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+from typing import Protocol
 
 from headrace.client.conversation import Conversation, lost
 from headrace.client.errors import CannotConnect, NoAnswer
@@ -23,6 +24,29 @@ from headrace.wire.fj import Function, Limits, Reply, Request
 RECEIVE_BYTES = 1 << 16
 SEND_BYTES = 1 << 18
 """How much is encoded ahead of what the socket takes."""
+
+
+class Asking(Protocol):
+    """What a client needs of a line."""
+
+    @property
+    def pushes(self) -> dict[bytes, int]: ...
+
+    @property
+    def told(self) -> bool: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def ask(self, request: Request) -> Reply: ...
+
+    def ask_many(self, requests: Sequence[Request], answers: dict[int, Reply]) -> None: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+    def check_open(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Line:
@@ -39,7 +63,11 @@ class Line:
 
     @classmethod
     def connect(cls, host: str, port: int, timeout: float, limits: Limits | None = None) -> Line:
-        where = f"{host}:{port}"
+        return cls.over(cls.dial(host, port, timeout), f"{host}:{port}", timeout, limits)
+
+    @staticmethod
+    def dial(host: str, port: int, timeout: float) -> socket.socket:
+        """A connection; connecting, and each answer on it, may take so long."""
         if not timeout > 0:
             raise BadRequest(
                 f"a timeout is a time in seconds, not {timeout}: without one a client could hang"
@@ -47,8 +75,15 @@ class Line:
         try:
             connected = socket.create_connection((host, port), timeout)
         except OSError as error:
-            raise CannotConnect(f"nobody answers at {where} ({error}): is the server running?") from error
+            raise CannotConnect(
+                f"nobody answers at {host}:{port} ({error}): is the server running?"
+            ) from error
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+    @classmethod
+    def over(cls, connected: socket.socket, where: str, timeout: float, limits: Limits | None = None) -> Line:
+        """A line over a connection that speaks FJ from now on."""
         connected.settimeout(None)
         limit = struct.pack("ll", *divmod(max(1, round(timeout * 1_000_000)), 1_000_000))
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)

@@ -5,7 +5,7 @@
 
 `run` does operations: each happens as a whole, or is refused. `settle` waits until they are as safe as the
 journal's durability says. The two are apart so that a server can run many operations in its one thread, and
-answer each when it is safe, without waiting. `do` is both, for one operation.
+answer each when it is safe, without waiting. `start` is `run` for one operation, and `do` is both for one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Emit:
     """Folds an event into the state and queues it for the log."""
 
     def __init__(self, state: State, ledger: Ledger) -> None:
-        self._apply = state.apply
+        self._by_kind = state.by_kind
         self._ledger = ledger
 
     @property
@@ -54,8 +54,10 @@ class _Emit:
         return self._ledger.upcoming
 
     def __call__(self, event: Event, volatile: bool = False) -> None:
-        self._apply(event, _NEVER if volatile else self._ledger.upcoming)
-        if not volatile:
+        if volatile:
+            self._by_kind[event.kind](event, _NEVER)
+        else:
+            self._by_kind[event.kind](event, self._ledger.upcoming)
             self._ledger.add(event)
 
 
@@ -144,7 +146,7 @@ class Engine:
         """
         ledger = self._ledger
         results: list[T | HeadraceError] = []
-        if ledger.behind(operations[0][1] if len(operations) == 1 else sum([size for _, size in operations])):
+        if ledger.behind(sum([size for _, size in operations])):
             ledger.pour()
         with ledger.lock:
             self._check_open()
@@ -177,15 +179,37 @@ class Engine:
 
     def now(self, operation: Callable[[int], T]) -> T:
         """One operation that nobody need wait for."""
-        (result,), _ticket = self.run(((operation, 0),))
+        result, _ticket = self.start(operation)
         if isinstance(result, HeadraceError):
             raise result
         return result
 
+    def start(self, operation: Callable[[int], T], size: int = 0) -> tuple[T | HeadraceError, int]:
+        """`run` for one operation: its result or error, and what to settle."""
+        ledger = self._ledger
+        if ledger.behind(size):
+            ledger.pour()
+        with ledger.lock:
+            self._check_open()
+            before = ledger.upcoming
+            result: T | HeadraceError
+            try:
+                ledger.admit(size)
+                result = operation(self.clock.now_us())
+            except HeadraceError as error:  # what happened before it was refused (a lease that ended) counts
+                result = error
+            ticket = ledger.upcoming
+            if ticket == before:
+                return result, 0
+            if not ledger.syncs:
+                ledger.write()
+            return result, ticket
+
     def do(self, operation: Callable[[int], T], size: int = 0) -> T:
         """One operation, settled: its result, or its error."""
-        (result,), ticket = self.run(((operation, size),))
-        self.settle(ticket)
+        result, ticket = self.start(operation, size)
+        if ticket or self.listeners.any:
+            self.settle(ticket)
         if isinstance(result, HeadraceError):
             raise result
         return result

@@ -26,13 +26,13 @@ Each is a row of typed columns, so that a journal's history is a table.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from enum import IntEnum
-from functools import cache
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+
+from headrace.journal.columns import column_of
 
 _TIME = pa.timestamp("us", "UTC")
 
@@ -57,7 +57,6 @@ SCHEMA = pa.schema(
     ]
 )
 _TYPES = [field.type for field in SCHEMA]
-_CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 class Kind(IntEnum):
@@ -101,32 +100,25 @@ class Event(NamedTuple):
     created: int | None = None
 
 
+def brief(kind: int, at: int, id: int, key: bytes) -> Event:  # noqa: A002
+    """An event that says nothing but what became of a job; twice as quick as by keywords."""
+    return _new(Event, (kind, at, id, key, *_NOTHING_ELSE))
+
+
+_new = tuple.__new__
+_NOTHING_ELSE = (None,) * (len(Event._fields) - 4)
+
+
 def to_batch(events: Sequence[Event]) -> pa.RecordBatch:
     columns = zip(*events, strict=True)
     return pa.RecordBatch.from_arrays(
-        [_array(column, kind) for column, kind in zip(columns, _TYPES, strict=True)], schema=SCHEMA
+        [column_of(column, kind) for column, kind in zip(columns, _TYPES, strict=True)], schema=SCHEMA
     )
 
 
 def from_batch(records: pa.RecordBatch) -> list[Event]:
     """The events of a batch whose columns are those of SCHEMA."""
     return [Event._make(row) for row in zip(*map(_values, records.columns), strict=True)]
-
-
-def _array(column: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    missing = column.count(None)
-    if missing == len(column):
-        return _nulls(len(column), kind) if len(column) <= 1024 else pa.nulls(len(column), kind)
-    if missing or not pa.types.is_primitive(kind):
-        return pa.array(column, kind)
-    # No nulls: the machine's own integers are the column, several times faster than asking each value.
-    numbers = array(_CODES[kind.bit_width // 8], column)
-    return pa.Array.from_buffers(kind, len(column), [None, pa.py_buffer(numbers)], 0)
-
-
-@cache
-def _nulls(count: int, kind: pa.DataType) -> pa.Array:
-    return pa.nulls(count, kind)
 
 
 def _values(column: pa.Array) -> list[Any]:

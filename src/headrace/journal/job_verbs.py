@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headrace.journal import checks
 from headrace.journal.checks import resource_bytes
 from headrace.journal.collection import without_collection
+from headrace.journal.columns import column_of
 from headrace.journal.engine import Engine
 from headrace.journal.errors import BadRequest
 from headrace.journal.job import Data, Job, Nothing
@@ -19,6 +21,7 @@ from headrace.journal.rows import JobRow
 from headrace.journal.value import decode, encode
 from headrace.kernel.durations import Duration, microseconds
 
+T = TypeVar("T")
 DEFAULT_PRIORITY = 128
 
 JOB_TABLE = pa.schema(
@@ -58,24 +61,24 @@ class JobVerbs:
         waits beside it. `priority` is 0 to 255, smaller first; `after` or `due_us` say when it is due;
         `ttl` how long it is wanted at all.
         """
-        raw, kind_value = resource_bytes(resource), encode(value)
-        checks.size(kind_value[1], self._engine.settings.value_bytes)
+        engine, raw = self._engine, resource_bytes(resource)
+        kind, data = encode(value)
+        checks.size(data, engine.settings.value_bytes)
         checks.priority(priority)
         name = checks.domain(domain_of(resource) if domain is None else domain)
         if due_us is not None:
             checks.time_us(due_us)
-        delay = None if after is None else microseconds(after)
+        delay = 0 if after is None else microseconds(after)
         life = None if ttl is None else microseconds(ttl)
-        engine = self._engine
 
         def operation(now: int) -> int:
-            due = due_us if due_us is not None else now if delay is None else now + delay
+            due = now + delay if due_us is None else due_us
             expires = None if life is None else now + life
-            job = NewJob(raw, name, priority, due, *kind_value, now, expires, persist)
+            job = (raw, name, priority, due, kind, data, now, expires, persist)
             return engine.jobs.put(now, job)
 
-        id_ = engine.do(operation, len(raw) + len(kind_value[1]))
-        self._engine.wake_waiting()
+        id_ = engine.do(operation, len(raw) + len(data))
+        engine.wake_waiting()
         return id_
 
     def put_batch(
@@ -97,16 +100,14 @@ class JobVerbs:
         names = checks.texts(resources, "resources")
         raws = [resource_bytes(name) for name in names]
         size = len(names)
-        coded = [encode(value) for value in _each(values, size, None, "values")]
-        for _kind, value in coded:
-            checks.size(value, self._engine.settings.value_bytes)
-        priorities = [checks.priority(each) for each in _each(priority, size, priority, "priorities")]
-        given = _each(domain, size, None, "domains")
+        coded = one_each(values, size, "values", self._coded)
+        priorities = one_each(priority, size, "priorities", checks.priority)
+        given = one_each(domain, size, "domains", lambda own: None if own is None else checks.domain(own))
         domains = [
-            checks.domain(domain_of(name) if own is None else own)
+            checks.domain(domain_of(name)) if own is None else own
             for name, own in zip(names, given, strict=True)
         ]
-        dues = [due if due is None else checks.time_us(due) for due in _each(due_us, size, None, "due times")]
+        dues = one_each(due_us, size, "due times", lambda due: None if due is None else checks.time_us(due))
         delay = 0 if after is None else microseconds(after)
         if once is not None:
             checks.once(once)
@@ -115,10 +116,14 @@ class JobVerbs:
         def operation(now: int) -> list[int]:
             if once is not None and not self._engine.values.first_time(now, *once):
                 return []
-            return [
-                jobs.put(now, NewJob(raw, name, rank, now + delay if due is None else due, *value, now))
-                for raw, name, rank, due, value in zip(raws, domains, priorities, dues, coded, strict=True)
-            ]
+            rows = zip(raws, domains, priorities, dues, coded, strict=True)
+            return jobs.put_many(
+                now,
+                [
+                    (raw, name, rank, now + delay if due is None else due, kind, value, now, None, True)
+                    for raw, name, rank, due, (kind, value) in rows
+                ],
+            )
 
         room = sum(map(len, raws)) + sum(len(value) for _kind, value in coded) + 200 * len(raws)
         with without_collection():
@@ -164,34 +169,31 @@ class JobVerbs:
         """Up to `count` jobs that are due, all leased, as one Arrow table (see JOB_TABLE)."""
         wanted = self._wanted(domain, lease, delete, fair)
         checks.count(count, "how many")
-        take = self._engine.jobs.take
+        jobs, there = self._engine.jobs, self._engine.state.jobs
+        most = min(count, len(there.pending) + len(there.leased))  # room is reserved for no more than that
 
         def operation(now: int) -> list[tuple[Any, ...]]:
             until = now + wanted.until
-            these = wanted._replace(until=until)
-            rows: list[tuple[Any, ...]] = []
-            while len(rows) < count and (found := take(now, these)) is not None:
-                row, value = found
-                resource = row.resource.decode(errors="replace")  # a column of texts takes no other bytes
-                rows.append(
-                    (
-                        row.id,
-                        resource,
-                        row.domain,
-                        row.priority,
-                        row.due,
-                        row.attempts,
-                        until,
-                        row.type,
-                        value,
-                    )
+            return [
+                (
+                    row.id,
+                    row.resource,
+                    row.domain,
+                    row.priority,
+                    row.due,
+                    row.attempts,
+                    until,
+                    row.type,
+                    value,
                 )
-            return rows
+                for row, value in islice(jobs.take_many(now, wanted._replace(until=until)), most)
+            ]
 
         with without_collection():
-            rows = self._engine.do(operation, 300 * count)
-        columns = zip(*rows, strict=True) if rows else [[] for _ in JOB_TABLE]
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, JOB_TABLE, strict=True)]
+            rows = self._engine.do(operation, 300 * most)
+        columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(JOB_TABLE)
+        columns[1] = [raw.decode(errors="replace") for raw in columns[1]]  # texts take no other bytes
+        arrays = [column_of(column, field.type) for column, field in zip(columns, JOB_TABLE, strict=True)]
         return pa.Table.from_arrays(arrays, schema=JOB_TABLE)
 
     def done(self, job: Job | int, lease_until_us: int | None = None) -> None:
@@ -200,7 +202,7 @@ class JobVerbs:
         With an id instead of a job, whoever holds the lease, or only the one that ends at `lease_until_us`:
         for programs that keep nothing but numbers.
         """
-        id_, until = _held(job, lease_until_us)
+        id_, until = held(job, lease_until_us)
         self._engine.do(lambda now: self._engine.jobs.done(now, id_, until))
         self._engine.wake_waiting()
 
@@ -221,7 +223,7 @@ class JobVerbs:
 
         If it has failed too often it is dead; if it was put again meanwhile, the newer one takes its place.
         """
-        id_, until = _held(job, lease_until_us)
+        id_, until = held(job, lease_until_us)
         delay = None if retry_in is None else microseconds(retry_in)
         self._engine.do(
             lambda now: self._engine.jobs.fail(now, id_, until, None if delay is None else now + delay)
@@ -230,7 +232,7 @@ class JobVerbs:
 
     def extend(self, job: Job | int, lease: Duration) -> None:
         """Keep the job for `lease` from now on."""
-        id_, until = _held(job)
+        id_, until = held(job)
         length = microseconds(lease)
 
         def operation(now: int) -> int:
@@ -290,6 +292,11 @@ class JobVerbs:
 
     # --- inside
 
+    def _coded(self, value: Data) -> tuple[int, bytes]:
+        kind, data = encode(value)
+        checks.size(data, self._engine.settings.value_bytes)
+        return kind, data
+
     def _take(self, now: int, wanted: Wanted) -> Job | Nothing:
         until = now + wanted.until
         found = self._engine.jobs.take(now, Wanted(wanted.domain, until, wanted.delete, wanted.fair))
@@ -325,16 +332,16 @@ class JobVerbs:
         engine.wait(left_s, seen)
 
 
-def _held(job: Job | int, until: int | None = None) -> tuple[int, int | None]:
+def held(job: Job | int, until: int | None = None) -> tuple[int, int | None]:
     """Its id, and the end of its lease as proof if that is known."""
     return (job.id, job.lease_until_us) if isinstance(job, Job) else (checks.job_id(job), until)
 
 
-def _each(given: Any, count: int, default: Any, what: str) -> list[Any]:
-    """One for each job: as given, or the same for all."""
+def one_each(given: Any, count: int, what: str, check: Callable[[Any], T]) -> list[T]:
+    """One for each job, looked at: as given, or the same for all."""
     if given is None or isinstance(given, int | str):
-        return [default if given is None else given] * count
+        return [check(given)] * count
     values = list(given)
     if len(values) != count:
         raise BadRequest(f"{count} resources, but {len(values)} {what}")
-    return values
+    return [check(value) for value in values]

@@ -13,6 +13,11 @@ from headrace.journal.residents import Residents
 from headrace.journal.rows import JobRow, Where
 from headrace.journal.schedule import Schedule
 
+# Plain numbers: they are compared and stored for every job, and an enum's cost more to look up.
+_PENDING, _LEASED, _DEAD = int(Where.PENDING), int(Where.LEASED), int(Where.DEAD)
+_BESIDE, _GONE = int(Where.BESIDE), int(Where.GONE)
+_DONE = int(Kind.DONE)
+
 
 class JobTable:
     def __init__(self, residents: Residents) -> None:
@@ -62,7 +67,8 @@ class JobTable:
     # --- what each event does
 
     def _put(self, event: Event, place: int) -> None:
-        row = JobRow(event, place)
+        row = JobRow()
+        row.fill(event, place)
         earlier = self.pending.get(row.resource)
         if earlier is not None:  # the schedule still has it somewhere, and will see that it is gone
             self._remove(earlier, event.at)
@@ -78,19 +84,22 @@ class JobTable:
         earlier = self.dead.get(row.resource)
         if earlier is not None and earlier is not row:
             self._remove(earlier, event.at)
-        row.where, row.lease = Where.DEAD, event.until or 0
+        row.where, row.lease = _DEAD, event.until or 0
         self.dead[row.resource] = row
 
     def _take(self, event: Event, place: int) -> None:
-        row = self._known(event, self.pending) or self.leased.get(event.id or 0)
-        if row is None:
-            return
-        if row.where == Where.PENDING:
+        _, _, id_, key, _, _, _, _, until, _, _, attempts, _, _, _, _ = event
+        row = self.pending.get(key or b"")
+        if row is None or row.id != id_:
+            row = self.leased.get(id_ or 0)
+            if row is None:
+                return
+        if row.where == _PENDING:
             self.schedule.leave(row)
-        if row.where != Where.LEASED:
+        if row.where != _LEASED:
             self._leave_pending(row)
-        row.attempts = event.attempts or 0
-        self._lease(row, event.until or 0)
+        row.attempts = attempts or 0
+        self._lease(row, until or 0)
 
     def _extend(self, event: Event, place: int) -> None:
         row = self.leased.get(event.id or 0)
@@ -119,10 +128,13 @@ class JobTable:
         self._to_pending(row, event.at)
 
     def _gone(self, event: Event, place: int) -> None:
-        row = self._row_of(event)
-        if row is not None:
-            self.finished["done" if event.kind == Kind.DONE else "dropped"] += 1
-            self._remove(row, event.at)
+        row = self.leased.get(event.id or 0)
+        if row is None:
+            row = self._known(event, self.pending) or self._known(event, self.dead)
+            if row is None:
+                return
+        self.finished["done" if event.kind == _DONE else "dropped"] += 1
+        self._remove(row, event.at)
 
     def _dead(self, event: Event, place: int) -> None:
         row = self.leased.get(event.id or 0)
@@ -133,7 +145,7 @@ class JobTable:
         earlier = self.dead.get(row.resource)
         if earlier is not None:
             self._remove(earlier, event.at)
-        row.where, row.lease = Where.DEAD, event.at
+        row.where, row.lease = _DEAD, event.at
         self.dead[row.resource] = row
 
     # --- inside
@@ -143,9 +155,9 @@ class JobTable:
         assert event.key is not None
         row = self.leased.get(event.id) or self.find(event.key, event.id)
         if row is None:
-            row = JobRow(event, place)
-        else:
-            row.fill(event, place)
+            row = JobRow()
+            row.lease, row.where, row.value = 0, _GONE, b""
+        row.fill(event, place)
         self._residents.changed(row, event.value or b"")
         return row
 
@@ -153,38 +165,33 @@ class JobTable:
         row = table.get(event.key or b"")
         return row if row is not None and row.id == event.id else None
 
-    def _row_of(self, event: Event) -> JobRow | None:
-        return (
-            self.leased.get(event.id or 0)
-            or self._known(event, self.pending)
-            or self._known(event, self.dead)
-        )
-
     def _anew(self, row: JobRow) -> JobRow:
         """The same job as a new row: a replay may have left the old one somewhere in the schedule."""
         new = row.copy()
         self._residents.replaced(row, new)
-        row.where = Where.GONE
+        row.where = _GONE
         return new
 
     def _to_pending(self, row: JobRow, at: int) -> None:
         row.lease = 0
-        self.pending[row.resource] = row
+        resource = row.resource
+        self.pending[resource] = row
         self.depth[row.priority] += 1
-        self.schedule.add_life(row)
-        if row.resource in self.worked_on:
-            row.where = Where.BESIDE
+        if row.expires is not None:
+            self.schedule.add_life(row)
+        if resource in self.worked_on:
+            row.where = _BESIDE
         else:
-            row.where = Where.PENDING
-            self.schedule.add(row, max(at, self.opened_at))
+            row.where = _PENDING
+            self.schedule.add(row, at if at > self.opened_at else self.opened_at)
 
     def _lease(self, row: JobRow, until: int) -> None:
-        row.where, row.lease = Where.LEASED, until
-        self.leased[row.id] = self.worked_on[row.resource] = row
+        row.where, row.lease = _LEASED, until
+        resource = row.resource
+        self.leased[row.id] = self.worked_on[resource] = row
         self.schedule.add_lease(row)
-        second = self.pending.get(row.resource)
-        if second is not None:
-            second.where = Where.BESIDE
+        if resource in self.pending:
+            self.pending[resource].where = _BESIDE
 
     def _leave_pending(self, row: JobRow) -> None:
         del self.pending[row.resource]
@@ -195,15 +202,15 @@ class JobTable:
         del self.worked_on[row.resource]
         second = self.pending.get(row.resource)
         if second is not None:
-            second.where = Where.PENDING
+            second.where = _PENDING
             self.schedule.add(second, max(at, self.opened_at))
 
     def _remove(self, row: JobRow, at: int) -> None:
-        if row.where == Where.LEASED:
+        if row.where == _LEASED:
             self._leave_leased(row, at)
-        elif row.where == Where.DEAD:
+        elif row.where == _DEAD:
             del self.dead[row.resource]
         else:
             self._leave_pending(row)
-        row.where = Where.GONE
+        row.where = _GONE
         self._residents.forget(row)

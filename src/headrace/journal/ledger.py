@@ -54,9 +54,10 @@ class Ledger:
         """What the current file of the tail holds."""
         self._turned: list[Event] = []
         """What the other one holds and the log does not have yet."""
+        self._turned_bytes = 0
         self._durable = log.next_index
         self._failure: Broken | None = None
-        self._encoder = msgspec.msgpack.Encoder()
+        self._encode = msgspec.msgpack.Encoder().encode
         self._commit = GroupCommit(self._write_and_sync)
         self._pouring = threading.Lock()
         self._closing = False
@@ -72,33 +73,35 @@ class Ledger:
         """Be sure that `size` bytes of keys and values can be taken, or raise and change nothing."""
         if self._failure is not None:
             self._raise_failure()
-        wanted = self._pending_bytes + size + _EVENT_BYTES
-        self._tail.reserve(wanted)
+        self._tail.reserve(self._pending_bytes + size + _EVENT_BYTES)
 
     def behind(self, size: int) -> bool:
         """Whether the tail should be poured before it takes so much more."""
-        return self._tail.bytes + self._pending_bytes + size > _BEHIND_BYTES and self._tail.bytes > 0
+        used = self._tail.bytes
+        return used + self._pending_bytes + size > _BEHIND_BYTES and used > 0
 
     def add(self, event: Event) -> None:
         self._pending.append(event)
-        self._pending_bytes += len(event.key or b"") + len(event.value or b"") + _EVENT_BYTES
+        key, value = event.key, event.value
+        self._pending_bytes += _EVENT_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         self.upcoming += 1
 
     def write(self) -> int:
         """Write what is pending to the tail; the index up to which everything is written."""
         if self._pending:
-            events = self._pending
+            events, tail = self._pending, self._tail
+            count = len(events)
             try:
-                payload = self._encoder.encode(events)
-                self._tail.reserve(len(payload))
-                self._tail.write(payload, self.upcoming - len(events), len(events), self._durable)
+                payload = self._encode(events)
+                tail.reserve(len(payload))
+                tail.write(payload, self.upcoming - count, count, self._durable)
                 self._pending, self._pending_bytes = [], 0
             except Retryable:
                 raise  # a full disk: they stay pending, and are tried again at the same place
             except Exception as error:  # memory knows more than the disk from here on, whatever it was
                 raise self._broken(error) from error
             self._unpoured += events
-            if self._tail.bytes > TAIL_BYTES // 2:
+            if tail.bytes > TAIL_BYTES // 2:
                 self._wake.set()
         return self.upcoming
 
@@ -123,6 +126,7 @@ class Ledger:
                     return
                 unsynced = self._tail.unsynced()
                 self._turned, self._unpoured = self._unpoured, []
+                self._turned_bytes = self._tail.bytes
                 self._tail.turn()
             if self._settings.durability != "os":  # without the lock: others write to the other file
                 self._sync(unsynced)
@@ -145,8 +149,11 @@ class Ledger:
         """What is in the file that had its turn goes into the log; until then the file may not be used."""
         while self._turned:
             count, size = 0, 0
+            if len(self._turned) <= _BATCH_EVENTS and self._turned_bytes <= _BATCH_BYTES:
+                count = len(self._turned)
             while count < min(len(self._turned), _BATCH_EVENTS) and size < _BATCH_BYTES:
-                size += len(self._turned[count].value or b"")
+                event = self._turned[count]
+                size += len(event.value or b"") + len(event.key or b"")
                 count += 1
             self._log.append(to_batch(self._turned[:count]))
             del self._turned[:count]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.journal.collection import without_collection
+from headrace.journal.columns import column_of
 from headrace.journal.events import Event, Kind, from_batch, to_batch
 from headrace.journal.state import State
 from headrace.kernel.errors import Damaged
@@ -57,7 +58,7 @@ def _replay(log: Log, start: int, state: State) -> int:
         places: Sequence[int] = range(batch.base_index, batch.next_index)
         if gone is not None:
             kept = pc.invert(pc.is_in(records.column("id"), value_set=gone))
-            places = pa.array(places, pa.int64()).filter(kept).to_pylist()
+            places = column_of(places, pa.int64()).filter(kept).to_pylist()
             records = records.filter(kept)
         for place, event in zip(places, from_batch(records), strict=True):
             state.apply(event, place)
@@ -68,7 +69,7 @@ def _replay(log: Log, start: int, state: State) -> int:
 
 def _gone_ids(log: Log, start: int) -> pa.Array | None:
     """Jobs that were done or dropped: nothing that is said about them matters any more."""
-    ends = pa.array([Kind.DONE, Kind.DROP], pa.int8())
+    ends = column_of([Kind.DONE, Kind.DROP], pa.int8())
     found = []
     for batch in log.read(start, columns=["kind", "id"]):
         ended = pc.is_in(batch.records.column("kind"), value_set=ends)

@@ -38,6 +38,8 @@ class Residents:
     def added(self, row: Row, value: bytes) -> None:
         """A new row has this value."""
         row.value = value
+        if not value and not row.volatile:
+            return
         size = len(value)
         self.bytes += size
         self.live_bytes += size
@@ -50,11 +52,17 @@ class Residents:
 
     def forget(self, row: Row) -> None:
         """The row is gone, or about to change."""
+        if row.value == b"" and not self._volatile:
+            row.value = None
+            return
         size = row.size
         self.bytes -= size
-        self.live_bytes -= self._sizes.pop(row, size)
-        self.volatile_bytes -= self._volatile.pop(row, 0)
-        self._queue.pop(row, None)
+        if row in self._sizes:
+            size = self._sizes.pop(row)
+            self._queue.pop(row, None)
+        self.live_bytes -= size
+        if self._volatile:
+            self.volatile_bytes -= self._volatile.pop(row, 0)
         row.value = None
 
     def replaced(self, row: Row, new: Row) -> None:

@@ -36,17 +36,17 @@ class JobRow:
         "where",
     )
 
-    def __init__(self, event: Event, place: int) -> None:
-        self.lease = 0
-        """When it ends; for a dead job when it died."""
-        self.where = 0
-        self.value: bytes | None = b""
-        """The payload; None while it is on the disk only, at `place`."""
-        self.fill(event, place)
+    lease: int
+    """When it ends; for a dead job when it died."""
+    where: int
+    value: bytes | None
+    """The payload; None while it is on the disk only, at `place`."""
+
+    # No __init__: a row is made for every job, and `fill` says all but these three.
 
     def fill(self, event: Event, place: int) -> None:
         """What a complete event says, except for the payload."""
-        _, _, id_, key, _, domain, priority, due, _, expires, stamp, attempts, kind, *_ = event
+        _, _, id_, key, _, domain, priority, due, _, expires, stamp, attempts, kind, _, _, _ = event
         assert id_ is not None
         assert key is not None
         self.id = id_
@@ -55,7 +55,7 @@ class JobRow:
         self.domain = intern(domain or "")
         self.priority = priority or 0
         self.due = due or 0
-        self.stamp = self.due if stamp == due else stamp or 0  # one number in memory, not two that are equal
+        self.stamp = due or 0 if stamp == due else stamp or 0  # one number in memory, not two that are equal
         self.expires = expires
         self.attempts = attempts or 0
         self.type = kind or 0

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.journal.columns import column_of
 from headrace.journal.errors import BadRequest
 from headrace.journal.rows import ValueRow
 from headrace.journal.values import FIRST_KEY, ValueTable
@@ -74,7 +75,7 @@ def decode_cursor(raw: bytes) -> Cursor:
 
 
 def _matching(keys: list[bytes], pattern: bytes) -> list[bytes]:
-    array = pa.array(keys, pa.binary())
+    array = column_of(keys, pa.binary())
     with contextlib.suppress(pa.ArrowInvalid):  # keys that are no UTF-8 are matched byte by byte
         array = array.cast(pa.string())
     try:

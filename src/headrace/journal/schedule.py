@@ -43,29 +43,32 @@ class _Lane:
 
     def add(self, row: JobRow) -> None:
         queue = self.queue
-        if queue and (row.due, row.id) < (queue[-1].due, queue[-1].id):
-            heappush(self.late, (row.due, row.id, row))
-        else:
-            queue.append(row)
-            if worth_a_look(queue) and 2 * sum(each.where == _PENDING for each in queue) < len(queue):
-                self.queue = deque(each for each in queue if each.where == _PENDING)
+        if queue:
+            last = queue[-1]
+            if row.due <= last.due and (row.due, row.id) < (last.due, last.id):
+                heappush(self.late, (row.due, row.id, row))
+                return
+        queue.append(row)
+        size = len(queue)
+        if (
+            not size & (size - 1)
+            and worth_a_look(queue)
+            and 2 * sum(each.where == _PENDING for each in queue) < len(queue)
+        ):
+            self.queue = deque(each for each in queue if each.where == _PENDING)
 
     def first(self) -> JobRow | None:
         queue, late = self.queue, self.late
         while queue and queue[0].where != _PENDING:
             queue.popleft()
+        if not late:
+            return queue[0] if queue else None
         while late and not (late[0][2].where == _PENDING and late[0][2].due == late[0][0]):
             heappop(late)
         if not late:
             return queue[0] if queue else None
         row = late[0][2]
         return row if not queue or (row.due, row.id) < (queue[0].due, queue[0].id) else queue[0]
-
-    def leave(self, row: JobRow) -> None:
-        if self.queue and self.queue[0] is row:
-            self.queue.popleft()
-        elif self.late and self.late[0][2] is row:
-            heappop(self.late)
 
 
 class _Domain:
@@ -90,18 +93,30 @@ class Schedule:
 
     def add(self, row: JobRow, now: int) -> None:
         """A pending job: ready, or waiting for its time."""
-        if row.due <= now:
-            self._make_ready(row)
-        else:
-            self._wait(row, row.due)
+        due, name, priority = row.due, row.domain, row.priority
+        if due > now:
+            self._wait(row, due)
+            return
+        domain = self._domains.get(name) or self._domain(name)
+        lane = domain.lanes.get(priority)
+        if lane is None:
+            lane = domain.lanes[priority] = _Lane()
+        lane.add(row)
+        head = domain.ready_head
+        if head is None or (priority, due, row.id) < head:
+            domain.ready_head = head = (priority, due, row.id)
+            heappush(self._ready_heads, (head, name))
+            self._few_heads()
+        if name not in self._turns:
+            self._turns[name] = None
 
     def add_life(self, row: JobRow) -> None:
         """A pending job that expires, whether it is in the schedule or waits beside another."""
-        if row.expires is not None:
-            heappush(self._lives, (row.expires, row.id, row))
-            if worth_a_look(self._lives) and 2 * sum(map(_lives, self._lives)) < len(self._lives):
-                self._lives = [entry for entry in self._lives if _lives(entry)]
-                heapify(self._lives)
+        assert row.expires is not None
+        heappush(self._lives, (row.expires, row.id, row))
+        if worth_a_look(self._lives) and 2 * sum(map(_lives, self._lives)) < len(self._lives):
+            self._lives = [entry for entry in self._lives if _lives(entry)]
+            heapify(self._lives)
 
     def add_lease(self, row: JobRow) -> None:
         self._wait(row, row.lease)
@@ -125,7 +140,7 @@ class Schedule:
             while waiting and waiting[0][0] <= now:
                 time, _id, row = heappop(waiting)
                 if row.where == _PENDING and row.due == time:
-                    self._make_ready(row)
+                    self.add(row, now)
                 elif row.where == _LEASED and row.lease == time:
                     ended.append(row)
             domain.waiting_head = None
@@ -140,7 +155,7 @@ class Schedule:
             return None
         lanes = domain.lanes
         while lanes:
-            priority = min(lanes)
+            priority = min(lanes) if len(lanes) > 1 else next(iter(lanes))
             row = lanes[priority].first()
             if row is not None:
                 return row
@@ -156,8 +171,13 @@ class Schedule:
         """
         domain = self._domains.get(row.domain)
         lane = None if domain is None else domain.lanes.get(row.priority)
-        if lane is not None:
-            lane.leave(row)
+        if lane is None:
+            return
+        queue = lane.queue
+        if queue and queue[0] is row:
+            queue.popleft()
+        elif lane.late and lane.late[0][2] is row:
+            heappop(lane.late)
 
     def first_of_any(self) -> JobRow | None:
         """By priority, then due time, then age, over all domains."""
@@ -209,28 +229,15 @@ class Schedule:
 
     # --- inside
 
-    def _make_ready(self, row: JobRow) -> None:
-        domain = self._domain(row.domain)
-        lane = domain.lanes.get(row.priority)
-        if lane is None:
-            lane = domain.lanes[row.priority] = _Lane()
-        lane.add(row)
-        rank = (row.priority, row.due, row.id)
-        if domain.ready_head is None or rank < domain.ready_head:
-            domain.ready_head = rank
-            heappush(self._ready_heads, (rank, row.domain))
-            self._few_heads()
-        self._turns.setdefault(row.domain, None)
-
     def _wait(self, row: JobRow, time: int) -> None:
-        domain = self._domain(row.domain)
-        entry = (time, row.id, row)
-        waiting = domain.waiting
-        heappush(waiting, entry)
-        if domain.waiting_head is None or time < domain.waiting_head:
+        domain = self._domains.get(row.domain) or self._domain(row.domain)
+        waiting, head = domain.waiting, domain.waiting_head
+        heappush(waiting, (time, row.id, row))
+        if head is None or time < head:
             self._head_of_waiting(domain, time, row.domain)
             self._few_heads()
-        if worth_a_look(waiting) and 2 * sum(map(_agrees, waiting)) < len(waiting):
+        size = len(waiting)
+        if not size & (size - 1) and worth_a_look(waiting) and 2 * sum(map(_agrees, waiting)) < len(waiting):
             domain.waiting = [entry for entry in waiting if _agrees(entry)]
             heapify(domain.waiting)
 

@@ -15,11 +15,12 @@ class State:
         self.jobs = JobTable(self.residents)
         self.jobs.opened_at = opened_at
         self.values = ValueTable(self.residents)
-        self._apply = {**self.jobs.apply, **self.values.apply}
+        self.by_kind = {**self.jobs.apply, **self.values.apply}
+        """How to fold in an event of each kind."""
 
     def apply(self, event: Event, place: int) -> None:
         """Fold in one event. `place` is its index in the log; negative for what is not logged."""
-        self._apply[event.kind](event, place)
+        self.by_kind[event.kind](event, place)
 
     @property
     def live(self) -> int:

@@ -11,6 +11,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.journal.columns import column_of
 from headrace.journal.events import Event, Kind
 from headrace.journal.ledger import Ledger
 from headrace.journal.rows import JobRow, ValueRow, Where
@@ -22,13 +26,16 @@ from headrace.kernel.limits import CONTAINER_BYTES_MIN
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.positions import PositionFile
+from headrace.log.segment_reader import Batch
 
 _POSITION = "state"
 _SLACK_EVENTS = 20_000
 _SLACK_BYTES = 64 << 20
 _STEP_EVENTS = 20_000
 _LOOKED_AT = ["kind", "id", "key"]
-_COMPLETE = frozenset((Kind.PUT, Kind.HELD, Kind.GRAVE, Kind.SET, Kind.DELETE))
+_TOGETHER = 100
+_COMPLETE = column_of([Kind.PUT, Kind.HELD, Kind.GRAVE, Kind.SET, Kind.DELETE], pa.int8())
+_SET, _DELETE = int(Kind.SET), int(Kind.DELETE)
 
 Read = Callable[[JobRow | ValueRow], bytes]
 
@@ -65,11 +72,11 @@ class Sweep:
             stop = min(self.swept + _STEP_EVENTS, self._ledger.poured)
             said_again = False
             for batch in self._log.read(self.swept, stop, columns=_LOOKED_AT):
-                columns = [batch.records.column(name).to_pylist() for name in _LOOKED_AT]
-                for index, (kind, id_, key) in enumerate(zip(*columns, strict=True), batch.base_index):
-                    if kind in _COMPLETE:
-                        with self._ledger.lock:
-                            for event in list(restated(state, Kind(kind), id_, key, index, read)):
+                found = _complete(batch)
+                for at in range(0, len(found), _TOGETHER):
+                    with self._ledger.lock:  # for a few at a time: taking it costs more than looking at one
+                        for index, kind, id_, key in found[at : at + _TOGETHER]:
+                            for event in list(restated(state, kind, id_, key, index, read)):
                                 self._ledger.admit(len(event.key or b"") + len(event.value or b""))
                                 emit(event)
                                 said_again = True
@@ -123,9 +130,17 @@ class Sweep:
                 self._log.trim(before)
 
 
+def _complete(batch: Batch) -> list[tuple[int, int, int | None, bytes | None]]:
+    """Index, kind, id and key of the complete events of a batch."""
+    complete = pc.is_in(batch.records.column("kind"), value_set=_COMPLETE)
+    indexes = column_of(range(batch.base_index, batch.next_index), pa.int64())
+    chosen = [indexes, *(batch.records.column(name) for name in _LOOKED_AT)]
+    return list(zip(*(column.filter(complete).to_pylist() for column in chosen), strict=True))
+
+
 def restated(
     state: State,
-    kind: Kind,
+    kind: int,
     id_: int | None,
     key: bytes | None,
     index: int,
@@ -133,11 +148,11 @@ def restated(
 ) -> Iterator[Event]:
     """What has to be said again of the complete event at `index`, if it still counts."""
     assert key is not None
-    if kind == Kind.DELETE:
+    if kind == _DELETE:
         deleted = state.values.deleted.get(key)
         if deleted is not None and deleted.place == index:
             yield Event(Kind.DELETE, deleted.at, key=key, stamp=deleted.stamp)
-    elif kind == Kind.SET:
+    elif kind == _SET:
         value = state.values.by_key.get(key)
         if value is not None and value.place == index:
             yield from value_events(value, key, read(value))

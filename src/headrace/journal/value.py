@@ -34,6 +34,11 @@ class Type(IntEnum):
     BOOLEAN = 5
 
 
+# Plain numbers, for what is asked of every job: to look up a member of an enum costs 0.2 µs.
+_VOID, _BUFFER, _STRING = int(Type.VOID), int(Type.BUFFER), int(Type.STRING)
+_INTEGER, _FLOAT, _BOOLEAN = int(Type.INTEGER), int(Type.FLOAT), int(Type.BOOLEAN)
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """One value with what is known of it. Times are microseconds since 1970."""
@@ -58,32 +63,34 @@ class Value:
 def encode(data: Data) -> tuple[int, bytes]:
     """The type and the bytes."""
     if data is None:
-        return Type.VOID, b""
+        return _VOID, b""
     if isinstance(data, bytes | bytearray | memoryview):
-        return Type.BUFFER, bytes(data)
+        return _BUFFER, bytes(data)
     if isinstance(data, str):
-        return Type.STRING, data.encode("utf-8", "surrogateescape")
+        return _STRING, data.encode("utf-8", "surrogateescape")
     if isinstance(data, bool):
-        return Type.BOOLEAN, bytes((data,))
+        return _BOOLEAN, bytes((data,))
     if isinstance(data, int):
         if not -(1 << 63) <= data < 1 << 63:
             raise OutOfRange(f"an integer has 64 bits; {data} does not fit")
-        return Type.INTEGER, data.to_bytes(8, "little", signed=True)
+        return _INTEGER, data.to_bytes(8, "little", signed=True)
     if isinstance(data, float):
-        return Type.FLOAT, _FLOATS[8].pack(data)
+        return _FLOAT, _FLOATS[8].pack(data)
     raise BadRequest(f"a value is bytes, str, int, float, bool or None, not {type(data).__name__}")
 
 
 def decode(kind: int, raw: bytes) -> Data:
-    if kind == Type.STRING:
+    if kind == _VOID:
+        return raw or None
+    if kind == _STRING:
         return raw.decode("utf-8", "surrogateescape")
-    if kind == Type.INTEGER and len(raw) in INTEGER_SIZES:
+    if kind == _INTEGER and len(raw) in INTEGER_SIZES:
         return int.from_bytes(raw, "little", signed=True)
-    if kind == Type.FLOAT and len(raw) in _FLOATS:
+    if kind == _FLOAT and len(raw) in _FLOATS:
         return float(_FLOATS[len(raw)].unpack(raw)[0])
-    if kind == Type.BOOLEAN and len(raw) == 1:
+    if kind == _BOOLEAN and len(raw) == 1:
         return raw[0] != 0
-    return None if kind == Type.VOID and not raw else raw
+    return raw
 
 
 def added(kind: int, raw: bytes, delta_kind: int, delta: bytes) -> bytes:

@@ -10,7 +10,7 @@ from headrace.journal.checks import text as key_text
 from headrace.journal.engine import Engine
 from headrace.journal.job import Data
 from headrace.journal.rows import ValueRow
-from headrace.journal.scan import PAGE, Cursor, Page, check_pattern, decode_cursor, read_page
+from headrace.journal.scan import PAGE, Cursor, check_pattern, decode_cursor, read_page
 from headrace.journal.value import Type, Value, decode, encode
 from headrace.journal.value_operations import NewValue, is_locked
 from headrace.kernel.durations import Duration, microseconds
@@ -165,25 +165,31 @@ class ValueVerbs:
         self._engine.listeners.add(raw, tell)
         return lambda: self._engine.listeners.remove(raw, tell)
 
+    def page(
+        self, cursor: Cursor, count: int = PAGE, budget_bytes: int = 1 << 62
+    ) -> tuple[list[Value], Cursor | None]:
+        """For servers: up to `count` values, about so many bytes of them; and where the next begin."""
+        return self._engine.do(lambda now: self._page(now, cursor, count, budget_bytes))
+
     # --- inside
 
     def _scan(self, cursor: Cursor, count: int | None) -> Iterator[Value]:
         return self._pages(cursor, None if count is None else checks.count(count, "how many"))
 
     def _pages(self, cursor: Cursor, left: int | None) -> Iterator[Value]:
-        while left is None or left > 0:
-            wanted, size = cursor, PAGE if left is None else min(left, PAGE)
-            page, values = self._engine.do(lambda now: self._page(now, wanted, size))  # noqa: B023
+        following: Cursor | None = cursor
+        while following is not None and (left is None or left > 0):
+            values, following = self.page(following, PAGE if left is None else min(left, PAGE))
             yield from values
-            if page.cursor is None:
-                return
             left = None if left is None else left - len(values)
-            cursor = decode_cursor(page.cursor)
 
-    def _page(self, now: int, cursor: Cursor, count: int) -> tuple[Page, list[Value]]:
+    def _page(
+        self, now: int, cursor: Cursor, count: int, budget_bytes: int
+    ) -> tuple[list[Value], Cursor | None]:
         self._engine.values.tick(now)
-        page = read_page(self._engine.state.values, cursor, count)
-        return page, [value_of(key, row, self._engine.read(row), now) for key, row in page.rows]
+        page = read_page(self._engine.state.values, cursor, count, budget_bytes)
+        values = [value_of(key, row, self._engine.read(row), now) for key, row in page.rows]
+        return values, None if page.cursor is None else decode_cursor(page.cursor)
 
     def _size_of(self, key: bytes) -> int:
         row = self._engine.state.values.by_key.get(key)

@@ -12,6 +12,7 @@ message is one sentence for a person: what happened, to what, and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 
@@ -60,6 +61,18 @@ class Busy(Retryable):
     """Too many at once. Try again later."""
 
     code = "busy"
+
+
+class TooSlow(Retryable):
+    """A peer took too long to send what it had begun. Send it again."""
+
+    code = "too_slow"
+
+
+class BadFrame(Retryable):
+    """What came over a line is not the frame that must come next. Nothing of it was taken; ask again."""
+
+    code = "bad_frame"
 
 
 # --- Refused
@@ -125,6 +138,18 @@ class Truncated(Refused):
     code = "truncated"
 
 
+class Diverged(Refused):
+    """A copy and its source have different histories: one of them was cut, replaced or written to."""
+
+    code = "diverged"
+
+
+class IsReplica(Refused):
+    """The log is a copy of another, which only its follower may write."""
+
+    code = "is_replica"
+
+
 class MissingExtra(Refused):
     """A part of headrace that is installed separately is not there."""
 
@@ -133,6 +158,12 @@ class MissingExtra(Refused):
 
 class NoPermission(Refused):
     code = "no_permission"
+
+
+class Unauthorized(Refused):
+    """A node does not know who is asking: no token, or one that is unknown, revoked or expired."""
+
+    code = "unauthorized"
 
 
 # --- Broken
@@ -148,3 +179,30 @@ class Fenced(Broken):
     """A newer writer took the log over. This one can never append again."""
 
     code = "fenced"
+
+
+# --- over the wire
+
+
+_kinds: dict[str, type[HeadraceError]] = {}
+
+
+def by_code(code: str, sentence: str) -> HeadraceError:
+    """The exception that was raised elsewhere with this code; one of a newer headrace is Refused."""
+    if code not in _kinds:
+        _kinds.update((kind.code, kind) for kind in _all_kinds(HeadraceError))
+    kind = _kinds.get(code, HeadraceError)
+    if kind is HeadraceError:
+        return Refused(f"{code}: {sentence}" if sentence else code)
+    try:
+        return kind(sentence)
+    except TypeError:  # made of more than a sentence: then its group says what to do
+        groups = (Retryable, Refused, Damaged, Closed, Broken)
+        return next(group for group in kind.__mro__ if group in groups)(sentence)
+
+
+def _all_kinds(root: type[HeadraceError]) -> Iterator[type[HeadraceError]]:
+    """Subclasses first: one that has no code of its own must not take the place of its parent."""
+    for kind in root.__subclasses__():
+        yield from _all_kinds(kind)
+    yield root

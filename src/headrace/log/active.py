@@ -44,6 +44,17 @@ class ActiveSegment:
                 self.table.add(self.offset, header)
             self.offset += header.frame_bytes
 
+    def take_back(self, offset: int, headers: Sequence[Header]) -> None:
+        """Frames from `offset` on, which nobody has been shown, were never there.
+
+        Their headers are wiped. Nothing is cut: readers may have mapped the file as far as it goes.
+        """
+        self.table.cut(offset)
+        self.offset = offset
+        for header in headers:
+            self.file.write([bytes(HEADER_BYTES)], offset)
+            offset += header.frame_bytes
+
     def _write_or_undo(self, parts: Sequence[BytesLike]) -> None:
         try:
             self.file.write(parts, self.offset)

@@ -9,54 +9,26 @@ an error leaves it as it was. After a failure that leaves the disk in doubt noth
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.kernel.clock import Clock
-from headrace.kernel.errors import Broken, DiskFull, Fenced, HeadraceError, KeyOrder, LogFull, TooLarge
-from headrace.kernel.limits import BATCH_BYTES_MAX, INDEX_MAX
-from headrace.log.active import ActiveSegment, prepare_active
-from headrace.log.body import BodyEncoder
-from headrace.log.disk import BytesLike, Disk, File
-from headrace.log.frame import Header, Kind, checksum, encode_header, marks, padding
-from headrace.log.keys import KeyColumn
+from headrace.kernel.errors import Broken, DiskFull, Fenced, HeadraceError, KeyOrder, LogFull
+from headrace.log.active import ActiveSegment
+from headrace.log.disk import Disk, File
+from headrace.log.frame import Kind
+from headrace.log.framing import End, Frames, Framing
 from headrace.log.lock import WriterLock
 from headrace.log.mark import Extent, Mark
 from headrace.log.meta import Meta, save_meta
 from headrace.log.recover import recover
 from headrace.log.replace_active import cut_log, plan_cut
-from headrace.log.retention import free_or_remove, removable
-from headrace.log.segment_name import Listing
+from headrace.log.retention import removable, remove_trimmed
+from headrace.log.roll import containers_used, must_roll, next_segment
 from headrace.log.state import Commit, LogState, encode_commit
-
-_PORTION_BYTES = 32 << 20
-
-
-@dataclass(slots=True)
-class _Frames:
-    """Frames that are written together."""
-
-    headers: list[Header] = field(default_factory=list)
-    parts: list[BytesLike] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    bytes: int = 0
-    batches: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """Where the log ends, or will when frames that are being made are written."""
-
-    index: int
-    head: int
-    last: int | None
-
-    @classmethod
-    def of(cls, state: LogState) -> _End:
-        return cls(state.next_index, state.head_key, state.last_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +63,8 @@ class Appender:
         self._directory = directory
         self._lock = lock
         self._clock = clock
-        self._encoder = BodyEncoder(meta.schema, meta.settings.compression)
-        self._key = KeyColumn(meta.schema, meta.order_by) if meta.order_by else None
-        self._held: list[_Frames] = []
+        self.framing = Framing(meta, state, clock)
+        self._held: list[Frames] = []
         self._mark = Mark.open(disk, directory, write=True)
 
     def begin(self, base_index: int, lost_until: int) -> None:
@@ -102,9 +73,11 @@ class Appender:
         The gap is on the disk before the mark, which knew of the loss, is written again.
         """
         if lost_until > self.state.next_index:
-            frames = _Frames()
-            self._add_marker(frames, Kind.GAP, self.state.next_index, self.state.next_index, lost_until)
-            self._take(frames, tell=False)
+            frames = Frames()
+            self.framing.add_marker(
+                frames, Kind.GAP, self.state.next_index, self.state.next_index, lost_until
+            )
+            self.take(frames, tell=False)
             self.write_held()
             self._sync_file(self.active.file)
             self.durable_index = self.state.next_index
@@ -119,153 +92,60 @@ class Appender:
         """Append batches, as one atomic group if there is a commit; the index of the first entry."""
         self.check()
         base = self.state.next_index
-        frames = _Frames()
-        end = self._add_batches(frames, batches, _End.of(self.state), grouped=commit is not None)
+        frames = Frames()
+        end = self.framing.add_batches(frames, batches, End.of(self.state), grouped=commit is not None)
         if commit is not None:
-            self._add_marker(frames, Kind.COMMIT, end.index, end.head, body=encode_commit(commit))
-        self._take(frames)
+            self.framing.add_marker(frames, Kind.COMMIT, end.index, end.head, body=encode_commit(commit))
+        self.take(frames)
         return base
-
-    def append_large_group(self, batches: Iterable[pa.RecordBatch], commit: Commit) -> Commit:
-        """The same for a group of any size: it is written as it comes, and counts once its commit is there.
-
-        Without containers only, which bound a group by themselves. After an error in the midst of it nothing
-        can be appended any more: reopening takes away the part that was written.
-        """
-        self.check()
-        self.write_held()
-        self._make_room(_Frames())
-        end, frames, written = _End.of(self.state), _Frames(), list[_Frames]()
-        try:
-            for records in batches:
-                end = self._add_batches(frames, [records], end, grouped=True)
-                if frames.bytes >= _PORTION_BYTES:
-                    self._write(frames)
-                    frames.parts.clear()
-                    written.append(frames)
-                    frames = _Frames()
-            commit = replace(commit, next_index=end.index)
-            self._add_marker(frames, Kind.COMMIT, end.index, end.head, body=encode_commit(commit))
-            self._write(frames)
-        except BaseException as error:
-            if written:
-                self.fail(Broken(f"a group was cut short ({error}): reopen the log"))
-            raise
-        for portion in (*written, frames):
-            self._apply(portion)
-        self.write_mark()
-        return commit
-
-    def _add_batches(
-        self, frames: _Frames, batches: Sequence[pa.RecordBatch], end: _End, *, grouped: bool
-    ) -> _End:
-        """Add a frame for each batch; where the log will end then."""
-        index, head, last = end.index, end.head, end.last
-        for records in batches:
-            body = self._encoder.encode(records)
-            if body.body_bytes > BATCH_BYTES_MAX:
-                raise TooLarge(f"a batch of {body.body_bytes} bytes: at most {BATCH_BYTES_MAX} fit one frame")
-            first_key, last_key = self._keys(records, index, head, last)
-            header = Header(
-                Kind.BATCH,
-                index,
-                len(records),
-                first_key,
-                last_key,
-                self._clock.now_us(),
-                self.state.epoch,
-                body.body_bytes,
-                body.body_sum,
-                body.marks | marks(grouped=grouped),
-            )
-            self._add(frames, header, body.pieces)
-            index, head, last = index + len(records), last_key, last_key
-        if index > INDEX_MAX:
-            raise TooLarge(f"the log would pass index {INDEX_MAX}")
-        return _End(index, head, last)
 
     def head(self, key: int) -> None:
         """Promise that no later entry has a smaller order key."""
         self.check()
-        if self._key is None:
+        if self.framing.key is None:
             raise KeyOrder("the order key of this log is the index: HEAD moves with the entries only")
         if key < self.state.head_key:
-            raise KeyOrder(f"HEAD cannot go back from {self._say(self.state.head_key)} to {self._say(key)}")
-        frames = _Frames()
-        self._add_marker(frames, Kind.HEAD, self.state.next_index, key)
-        self._take(frames)
+            raise KeyOrder(
+                f"HEAD cannot go back from {self.framing.say(self.state.head_key)} to {self.framing.say(key)}"
+            )
+        frames = Frames()
+        self.framing.add_marker(frames, Kind.HEAD, self.state.next_index, key)
+        self.take(frames)
 
     def trim(self, before: int) -> None:
         """Declare entries below `before` gone, and remove the segments that hold no others."""
         self.check()
         if before > self.state.base_index:
-            frames = _Frames()
-            self._add_marker(frames, Kind.BASE, self.state.next_index, before)
-            self._take(frames)
+            frames = Frames()
+            self.framing.add_marker(frames, Kind.BASE, self.state.next_index, before)
+            self.take(frames)
             self.write_held()
             self._sync_file(self.active.file)
         self.remove_trimmed()
 
-    def _keys(self, records: pa.RecordBatch, index: int, head: int, last: int | None) -> tuple[int, int]:
-        if self._key is None:
-            return index, index + len(records) - 1
-        first_key, last_key = self._key.span(records, strict=self.meta.strict)
-        if first_key < head:
-            raise KeyOrder(
-                f"the order key {self._key.name!r} goes back from {self._say(head)} to {self._say(first_key)}"
-            )
-        if self.meta.strict and first_key == last:
-            raise KeyOrder(f"the order key {self._key.name!r} stays at {self._say(last)}: it must increase")
-        return first_key, last_key
-
-    def _say(self, key: int) -> object:
-        return key if self._key is None else self._key.decode(key)
-
-    def _add(self, frames: _Frames, header: Header, pieces: Sequence[BytesLike], body: bytes = b"") -> None:
-        frames.bytes += header.frame_bytes
-        frames.batches += header.kind == Kind.BATCH
-        frames.headers.append(header)
-        frames.parts.append(encode_header(header, self.meta.salt))
-        frames.parts.extend(pieces)
-        frames.bodies.append(body)
-
-    def _add_marker(
-        self, frames: _Frames, kind: Kind, index: int, first: int, last: int | None = None, body: bytes = b""
-    ) -> None:
-        body += padding(len(body))
-        header = Header(
-            kind,
-            index,
-            0,
-            first,
-            first if last is None else last,
-            self._clock.now_us(),
-            self.state.epoch,
-            len(body),
-            checksum(body),
-        )
-        self._add(frames, header, [body], body)
-
     # --- getting it written
 
-    def _take(self, frames: _Frames, *, tell: bool = True) -> None:
+    def take(self, frames: Frames, *, tell: bool = True) -> None:
+        """Write frames that were made for the end of this log, now or with those that are held back."""
         if len(self._held) >= self.meta.settings.write_buffers:
             self.write_held()
-        self._make_room(frames)
+        self.make_room(frames)
         if self.meta.settings.write_buffers > 1:
             self._held.append(frames)
         else:
-            self._write(frames)
-        self._apply(frames)
+            self.write(frames)
+        self.apply(frames)
         if tell and not self._held:
             self.write_mark()
 
-    def _apply(self, frames: _Frames) -> None:
+    def apply(self, frames: Frames) -> None:
+        """The frames are written: they count."""
         for header, body in zip(frames.headers, frames.bodies, strict=True):
             self.state.apply(header, body)
         self.tickets += len(frames.headers)
 
-    def _write(self, frames: _Frames) -> None:
+    def write(self, frames: Frames) -> None:
+        """Put the frames behind the last one. They do not count before `apply`."""
         try:
             self.active.write(frames.headers, frames.parts)
         except Broken as error:
@@ -276,65 +156,31 @@ class Appender:
         if not self._held:
             return
         while self._held:
-            self._write(self._held[0])
+            self.write(self._held[0])
             del self._held[0]
         self.write_mark()
 
-    def _make_room(self, frames: _Frames) -> None:
+    def make_room(self, frames: Frames) -> None:
         """Begin a new segment if the active one is full by its policy or its container."""
-        containers, finalize, active = self.meta.settings.containers, self.meta.settings.finalize, self.active
-        if containers:
-            markers = frames.batches == 0
-            batches = frames.batches + sum(held.batches for held in self._held)
-            held_bytes = sum(held.bytes for held in self._held)
-            if frames.bytes > active.room_in(containers.bytes, batches, markers=markers) - held_bytes:
-                most = active.room_when_new(containers.bytes, frames.batches)
-                if frames.bytes > most:
-                    raise TooLarge(
-                        f"{frames.bytes} bytes in one append: a container of this log takes {most}"
-                    )
-                self.roll(beyond_limit=markers)
-            return
-        full = (
-            active.offset >= finalize.bytes
-            or active.entries >= finalize.entries
-            or self._clock.now_us() - active.created_us >= finalize.age_s * 1_000_000
-        )
-        if full and active.entries:
-            self.roll()
+        if must_roll(self.active, self.meta.settings, frames, self._held, self._clock.now_us()):
+            self.roll(beyond_limit=frames.batches == 0)
 
     # --- segments
 
     def roll(self, *, beyond_limit: bool = False) -> None:
         """Finalize the active segment and begin the next one.
 
-        The next one is prepared first, so that a full disk is noticed while nothing has changed.
         `beyond_limit` lets a marker have one container more: a full ring must still be able to trim.
         """
         self.check()
         self.write_held()
         if not beyond_limit:
             self._check_room_for_container()
-        # One full of markers only is replaced, under the same name, by one that carries the same state.
-        has_indexes = self.state.next_index > self.active.name.first_index
-        now_us, old = self._clock.now_us(), self.active
+        now_us = self._clock.now_us()
         try:
-            prepared = prepare_active(self._disk, self._directory, self.meta, self.state, now_us)
-            try:
-                if has_indexes:
-                    old.write_ending(self.meta, self.state, now_us)
-            except DiskFull:
-                free_or_remove(self._disk, prepared.temporary, self.meta.settings.containers)
-                raise
+            self.active = next_segment(self._disk, self.meta, self.state, self.active, now_us, self.check)
         except DiskFull:
             raise
-        except HeadraceError as error:
-            raise self.fail(error) from error
-        self.check()
-        try:
-            if has_indexes:
-                old.take_final_name(self._disk, self.state)
-            self.active = prepared.put(self._disk)
         except HeadraceError as error:
             raise self.fail(error) from error
         self.durable_index = self.state.next_index
@@ -345,26 +191,22 @@ class Appender:
     def change_meta(self, meta: Meta) -> None:
         """Go on with another meta: its schema holds from the next segment, which begins now."""
         self.check()
-        encoder = BodyEncoder(meta.schema, meta.settings.compression)
+        framing = Framing(meta, self.state, self._clock)
         save_meta(self._disk, self._directory, meta)  # first: opening finishes what a crash leaves undone
-        self.meta, self._encoder = meta, encoder
+        self.meta, self.framing = meta, framing
         self.roll()
 
     def _check_room_for_container(self) -> None:
         containers = self.meta.settings.containers
         if containers is None or containers.limit is None:
             return
-        if self._containers_used() >= containers.limit:
+        if containers_used(self._disk, self._directory) >= containers.limit:
             self.apply_retention()
-        if self._containers_used() >= containers.limit:
+        if containers_used(self._disk, self._directory) >= containers.limit:
             raise LogFull(
                 f"all {containers.limit} containers of {self._directory} hold live entries: trim it, "
                 "or reopen it with a higher limit"
             )
-
-    def _containers_used(self) -> int:
-        listing = Listing.of(self._disk.names(self._directory))
-        return 0 if listing.free else len(listing.segments)
 
     def apply_retention(self) -> None:
         """Remove what the retention policy lets go."""
@@ -374,14 +216,9 @@ class Appender:
 
     def remove_trimmed(self) -> None:
         """Remove the files of segments that lie wholly below the base."""
-        gone = False
         self.check()
-        for name in Listing.of(self._disk.names(self._directory)).finals:
-            if name.next_index <= self.state.base_index:
-                free_or_remove(self._disk, self._directory / str(name), self.meta.settings.containers)
-                gone = True
-        if gone:
-            self._disk.sync_dir(self._directory)
+        containers = self.meta.settings.containers
+        remove_trimmed(self._disk, self._directory, containers, self.state.base_index)
 
     # --- durability and the end
 

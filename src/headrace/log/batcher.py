@@ -15,13 +15,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headrace.kernel.errors import Broken, Closed, HeadraceError
-from headrace.log.log import Log
 from headrace.log.state import Commit
+from headrace.log.target import Target
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Batcher:
 
     def __init__(
         self,
-        log: Log,
+        log: Target,
         columns: Sequence[list[Any]],
         to_batches: Callable[[list[list[Any]]], Iterable[pa.RecordBatch]],
         linger_s: float,
@@ -133,6 +135,16 @@ class Batcher:
         if self.idle:
             self.wake()
         return commit
+
+    def lend(self, work: Callable[[Target], T]) -> T:
+        """Let something else append to the log, behind what is pending, while nothing is flushed."""
+        self.check()
+        self.write_out()
+        with self._lock:
+            try:
+                return work(self._log)
+            finally:
+                self.next_index = self._log.next_index
 
     def check(self) -> None:
         """Raise what a flush in the background could not do; the next one tries again."""

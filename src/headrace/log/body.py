@@ -15,7 +15,7 @@ to the kernel in one call; the decoder makes arrays that point into the memory-m
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import xxhash
@@ -44,8 +44,10 @@ class BodyEncoder:
 
     def __init__(self, schema: pa.Schema, compression: str) -> None:
         for field in schema:
-            if _has_dictionary(field.type):
+            if _has(pa.types.is_dictionary, field.type):
                 raise SchemaMismatch(f"field {field.name!r} is a {field.type}: decode dictionaries first")
+            if _has(pa.types.is_union, field.type):
+                raise SchemaMismatch(f"field {field.name!r} is a {field.type}: unions cannot be stored")
         try:
             _empty(schema)
         except pa.ArrowException as error:
@@ -185,13 +187,13 @@ class _Collector:
 
 
 def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+    # Not by pa.array: its first call loads pandas where that is installed, and every log is opened here.
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def _has_dictionary(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return True
-    return any(_has_dictionary(kind.field(at).type) for at in range(kind.num_fields))
+def _has(is_it: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
+    """Whether it, or a part of it, is of that kind."""
+    return is_it(kind) or any(_has(is_it, kind.field(at).type) for at in range(kind.num_fields))
 
 
 def _size(pieces: Sequence[memoryview]) -> int:

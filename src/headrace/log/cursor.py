@@ -28,6 +28,9 @@ OnDamage = Callable[[Damage], None]
 
 
 class Cursor:
+    reader = SegmentReader
+    """What reads one segment."""
+
     def __init__(
         self,
         disk: Disk,
@@ -136,13 +139,13 @@ class Cursor:
             listing = Listing.of(self._disk.names(self._directory))
             if listing.segments:
                 self._skip_trimmed(listing)
-            name = _holding(listing.segments, self.index)
+            name = holding(listing.segments, self.index)
             if name is None:
                 if self._durable(listing) <= self.index:
                     return False
                 continue
             try:
-                segment = SegmentReader.open(self._disk, self._directory, name, self._meta, self._columns)
+                segment = self.reader.open(self._disk, self._directory, name, self._meta, self._columns)
                 self._check_history(listing)
             except NotFound:
                 continue
@@ -178,7 +181,7 @@ class Cursor:
             return False
         name = self._ahead.pop()
         try:
-            self._segment = SegmentReader.open(self._disk, self._directory, name, self._meta, self._columns)
+            self._segment = self.reader.open(self._disk, self._directory, name, self._meta, self._columns)
         except NotFound:
             self._ahead.clear()
             return False
@@ -202,7 +205,7 @@ class Cursor:
         """
         if self._epoch is None or self._extent().epoch <= self._epoch:
             return
-        name = _holding(listing.segments, self.index - 1)
+        name = holding(listing.segments, self.index - 1)
         if name is None or name.first_index > self.index - 1 or self._extent().base_index >= self.index:
             return
         before = SegmentReader.open(self._disk, self._directory, name, self._meta, self._columns)
@@ -281,7 +284,7 @@ class Cursor:
         self._mark.close()
 
 
-def _holding(segments: list[SegmentName], index: int) -> SegmentName | None:
+def holding(segments: list[SegmentName], index: int) -> SegmentName | None:
     """The segment that holds `index`, or the first one after it if none does."""
     for name in segments:
         if not isinstance(name, FinalName) or name.last_index >= index:

@@ -101,6 +101,11 @@ class File:
         except OSError as error:
             raise sync_failed(self.path, error) from error
 
+    def restrict(self) -> None:
+        """Only its owner may read and change it."""
+        with _translated(self.path):
+            os.fchmod(self.fd, 0o600)
+
     def truncate(self, size: int) -> None:
         with _translated(self.path):
             os.ftruncate(self.fd, size)
@@ -193,11 +198,16 @@ class Disk:
         with self.opened(path) as file:
             return file.read(file.size(), 0)
 
-    def replace_whole(self, path: Path, content: BytesLike) -> None:
-        """Make `path` hold `content`, durably: a crash leaves the old content or the new one."""
+    def replace_whole(self, path: Path, content: BytesLike, *, private: bool = False) -> None:
+        """Make `path` hold `content`, durably: a crash leaves the old content or the new one.
+
+        `private`: nobody but its owner can read it, at no moment.
+        """
         temporary = path.with_name(path.name + ".tmp")
         with self.opened(temporary, write=True, create=True) as file:
             file.truncate(0)
+            if private:
+                file.restrict()
             file.write([content], 0)
             file.sync()
         self.rename(temporary, path)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,7 @@ import pyarrow as pa
 
 from headrace.kernel.clock import Clock, SystemClock
 from headrace.kernel.errors import (
-    Closed,
     HeadraceError,
-    KeyOrder,
     ReadOnly,
     Refused,
     Retryable,
@@ -33,26 +31,20 @@ from headrace.kernel.errors import (
 )
 from headrace.kernel.limits import NOTE_BYTES_MAX, WRITER_ID_BYTES_MAX
 from headrace.log.appender import Appender
-from headrace.log.body import BodyDecoder
 from headrace.log.commit import GroupCommit
-from headrace.log.cursor import Cursor, OnDamage
-from headrace.log.damage import Recovery, Report
+from headrace.log.cursor import Cursor
+from headrace.log.damage import Recovery
 from headrace.log.disk import Disk
-from headrace.log.info import LogInfo, current_extent, gather_info
-from headrace.log.keys import KeyColumn
-from headrace.log.mark import Extent, Settled
+from headrace.log.large_group import append_large_group
 from headrace.log.meta import Meta
 from headrace.log.open import Wanted, check_schema, open_appender, open_meta
-from headrace.log.seek import index_of_key
-from headrace.log.segment_name import Listing
-from headrace.log.segment_reader import Batch, Head
+from headrace.log.read_verbs import ReadVerbs
 from headrace.log.settings import Settings
 from headrace.log.split import split
 from headrace.log.state import Commit
-from headrace.log.verify import Progress, verify
 
 
-class Log:
+class Log(ReadVerbs):
     def __init__(
         self, disk: Disk, path: Path, meta: Meta, appender: Appender | None, recovery: Recovery
     ) -> None:
@@ -134,7 +126,7 @@ class Log:
             if self._meta.settings.containers or isinstance(records, Sequence):
                 return self._append_group(appender, list(batches), writer, sequence, note)
             base = appender.state.next_index
-            return appender.append_large_group(batches, Commit(writer, sequence, base, base, note))
+            return append_large_group(appender, batches, Commit(writer, sequence, base, base, note))
 
     def last_commit(self, writer: str) -> Commit | None:
         """The last group that `writer` committed."""
@@ -204,134 +196,7 @@ class Log:
             if index < state.next_index:
                 self._appender = appender.cut(index)
 
-    # --- reading
-
-    def read(
-        self,
-        start: int = 0,
-        stop: int | None = None,
-        *,
-        follow: bool = False,
-        durable: bool = False,
-        columns: Sequence[str] | None = None,
-        on_damage: OnDamage | None = None,
-    ) -> Iterator[Batch]:
-        """The batches from `start` (0: the oldest kept) up to, not including, `stop`.
-
-        `follow` waits for more at the end, until `stop` or until the log is closed. `durable` leaves out
-        what could still be lost in a power cut. A damaged place raises `DamagedEntries`, or is given to
-        `on_damage` and read over.
-        """
-        for item in self.read_all(
-            start, stop, follow=follow, durable=durable, columns=columns, on_damage=on_damage
-        ):
-            if isinstance(item, Batch):
-                yield item
-
-    def read_all(
-        self,
-        start: int = 0,
-        stop: int | None = None,
-        *,
-        follow: bool = False,
-        durable: bool = False,
-        columns: Sequence[str] | None = None,
-        on_damage: OnDamage | None = None,
-    ) -> Iterator[Batch | Head]:
-        """Like `read`, with the moves of HEAD between the batches."""
-        cursor = self.cursor(start, columns=columns, on_damage=on_damage)
-        try:
-            while stop is None or cursor.index < stop:
-                if cursor.stopped:
-                    if follow:
-                        return
-                    self._check_open()
-                limit = self.durable_index if durable else None
-                item = None if limit is not None and cursor.index >= limit else cursor.next()
-                if isinstance(item, Batch):
-                    last = min(n for n in (stop, limit, item.next_index) if n is not None)
-                    if last < item.next_index:
-                        item = item.slice(item.base_index, last)
-                        cursor.back_to(last)
-                if item is not None:
-                    yield item
-                elif not follow or not cursor.wait_open():
-                    return
-        finally:
-            cursor.close()
-
-    def cursor(
-        self, start: int = 0, *, columns: Sequence[str] | None = None, on_damage: OnDamage | None = None
-    ) -> Cursor:
-        """A cursor at `start`, for callers that want to decide themselves when to wait."""
-        self._show_held()
-        if not isinstance(start, int) or start < 0:
-            raise Refused(f"an index is a number from 0 on, not {start!r}")
-        if columns is not None:
-            BodyDecoder(self._meta.schema, columns)  # names that are no columns are refused here
-        cursor = Cursor(self._disk, self.path, self._meta, start, columns=columns, on_damage=on_damage)
-        self._cursors.add(cursor)
-        if self._closed.is_set():  # closed just now, by another thread that did not see this cursor
-            cursor.stop()
-        return cursor
-
-    def seek_key(self, key: Any) -> int:
-        """The index of the first entry whose order key is at least `key`; the next index if there is none."""
-        return self.seek_sortable(self.sortable_key(key))
-
-    def seek_sortable(self, key: int) -> int:
-        """The same for a key that is given as its 64 sortable bits."""
-        self._show_held()
-        first_index, next_index = self.first_index, self.next_index
-        if self._meta.order_by is None:
-            return max(first_index, min(key, next_index))
-        found = index_of_key(self._disk, self.path, self._meta, key, first_index)
-        return next_index if found is None else found
-
-    def sortable_key(self, key: Any) -> int:
-        """An order key as the 64 bits that names and headers compare by."""
-        if self._meta.order_by is not None:
-            return self._key_column().encode(key)
-        if not isinstance(key, int):
-            raise KeyOrder(f"{self.path} is ordered by index, and {key!r} is none")
-        return key
-
-    # --- what it knows of itself
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._meta.schema
-
-    @property
-    def meta(self) -> Meta:
-        return self._meta
-
-    @property
-    def settings(self) -> Settings:
-        return self._meta.settings
-
-    @property
-    def first_index(self) -> int:
-        self._check_open()
-        segments = Listing.of(self._disk.names(self.path)).segments
-        return max(self._extent().base_index, segments[0].first_index if segments else 0)
-
-    @property
-    def next_index(self) -> int:
-        return self._extent().next_index
-
-    @property
-    def durable_index(self) -> int:
-        """Every entry below it survives a power cut."""
-        return self._extent().durable_index
-
-    @property
-    def settled(self) -> Settled:
-        """How far one may read who must never see an entry, or HEAD, taken back by a power cut."""
-        extent = self._extent()
-        if self._meta.settings.durability == "os":
-            return Settled(extent.next_index, extent.head_key)
-        return Settled(extent.durable_index, extent.durable_head)
+    # --- what only its writer knows
 
     @property
     def head_key(self) -> int:
@@ -347,15 +212,6 @@ class Log:
     def commits_per_sync(self) -> tuple[int, int]:
         """How often `sync` was asked for, and how many syncs of the disk that took."""
         return self._commit.commits, self._commit.syncs
-
-    def info(self) -> LogInfo:
-        self._check_open()
-        return gather_info(self._disk, self.path, self._meta, self._extent())
-
-    def verify(self, progress: Progress | None = None) -> Report:
-        """Read and check every byte; nothing is changed."""
-        self._show_held()
-        return verify(self._disk, self.path, self._meta, progress)
 
     # --- the end
 
@@ -387,17 +243,6 @@ class Log:
             raise ReadOnly(f"{self.path} was opened to be read only")
         return self._appender
 
-    def _show_held(self) -> None:
-        """Readers are to see what write buffers still hold back."""
-        self._check_open()
-        with self._lock:
-            if self._appender is not None and self._appender.failure is None:
-                self._appender.write_held()
-
-    def _check_open(self) -> None:
-        if self._closed.is_set():
-            raise Closed(f"the log {self.path} is closed")
-
     def _checked(self, records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         if not isinstance(records, pa.RecordBatch | pa.Table):
             raise SchemaMismatch(f"append takes an Arrow RecordBatch or Table, not {type(records).__name__}")
@@ -416,16 +261,6 @@ class Log:
         commit = Commit(writer, sequence, base, base + sum(batch.num_rows for batch in batches), note)
         appender.append(batches, commit)
         return commit
-
-    def _key_column(self) -> KeyColumn:
-        if self._meta.order_by is None:
-            raise Refused(f"{self.path} is ordered by index: it has no other order key")
-        return KeyColumn(self._meta.schema, self._meta.order_by)
-
-    def _extent(self) -> Extent:
-        return (
-            self._appender.extent() if self._appender else current_extent(self._disk, self.path, self._meta)
-        )
 
     def _sync_now(self) -> int:
         with self._lock:

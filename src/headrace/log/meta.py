@@ -28,6 +28,8 @@ from headrace.log.settings import Settings
 
 FORMAT = 1
 META_FILE = "meta.json"
+COPY_OF = "copy_of"
+"""In `extra` of a log that is a copy: where it comes from. Only its follower may write it then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Meta:
     @property
     def salt(self) -> int:
         """What seeds the header checksums of this log and of its copies, and of no other."""
-        return int(self.id[:16], 16)
+        return salt_of(self.id)
 
     def encode(self) -> bytes:
         fields = {
@@ -64,6 +66,10 @@ class Meta:
 
     def replace(self, **changes: Any) -> Meta:
         return replace(self, **changes)
+
+
+def salt_of(log_id: str) -> int:
+    return int(log_id[:16], 16)
 
 
 def decode_meta(raw: bytes, where: str) -> Meta:

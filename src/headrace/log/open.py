@@ -14,15 +14,16 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.clock import Clock
-from headrace.kernel.errors import Damaged, HeadraceError, NotALog, NotFound, SchemaMismatch
+from headrace.kernel.errors import Damaged, HeadraceError, IsReplica, NotALog, NotFound, SchemaMismatch
 from headrace.log.appender import Appender
 from headrace.log.body import BodyEncoder
 from headrace.log.damage import Recovery
 from headrace.log.disk import Disk
+from headrace.log.doubt import cut_at_hole
 from headrace.log.keys import KeyColumn
 from headrace.log.lock import LOCK_FILE, WriterLock
 from headrace.log.mark import Mark, read_extent
-from headrace.log.meta import META_FILE, Meta, load_meta, save_meta
+from headrace.log.meta import COPY_OF, META_FILE, Meta, load_meta, save_meta
 from headrace.log.recover import recover
 from headrace.log.replace_active import FENCE, cut_log, plan_cut
 from headrace.log.segment_name import Listing, parse_name
@@ -82,23 +83,36 @@ def open_meta(disk: Disk, path: Path, wanted: Wanted) -> Meta:
 
 
 def open_appender(
-    disk: Disk, path: Path, wanted: Wanted, clock: Clock, *, take_over: bool
+    disk: Disk, path: Path, wanted: Wanted, clock: Clock, *, take_over: bool = False, copying: bool = False
 ) -> tuple[Appender, Recovery]:
-    """Hold the log, creating it if need be, recover it, and make it ready to be appended to."""
+    """Hold the log, creating it if need be, recover it, and make it ready to be appended to.
+
+    A copy of another log is opened by its follower only (`copying`): its epoch stays that of its source, and
+    what is missing at its end comes again.
+    """
     if wanted.schema is not None and _is_free(disk, path):
         check_is_schema(wanted.schema)
         _create(disk, path, wanted.new_meta(clock.now_us()))
     meta = open_meta(disk, path, wanted)
+    if COPY_OF in meta.extra and not copying:
+        origin = "{name!r} at {url}".format(**meta.extra[COPY_OF])
+        raise IsReplica(
+            f"{path} is a copy of {origin}: publish there, or make it a stream of its own with "
+            "`headrace stream unfollow`"
+        )
     lock = WriterLock.acquire(disk, path, take_over=take_over)
     try:
         meta = _with_settings(meta, wanted, path)
         if take_over:
             _fence(disk, path, meta)
-        recovered = recover(disk, path, meta, clock, new_epoch=take_over)
+        if copying:
+            cut_at_hole(disk, path, meta, clock)
+        recovered = recover(disk, path, meta, clock, new_epoch=take_over, copying=copying)
         if meta.encode() != load_meta(disk, path).encode():
             save_meta(disk, path, meta)
         appender = Appender(disk, path, meta, recovered.state, recovered.active, lock, clock)
-        appender.begin(recovered.base_index, recovered.lost_until)
+        lost_until = recovered.state.next_index if copying else recovered.lost_until
+        appender.begin(recovered.base_index, lost_until)
         if recovered.meta.schema != meta.schema:
             appender.roll()  # a change of schema, or a cut into an older one, ended before this
     except HeadraceError:

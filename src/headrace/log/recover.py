@@ -63,10 +63,19 @@ class _Findings:
         return Recovery(self.cut_bytes, self.cut_from_index, self.kept_copy, tuple(self.damages))
 
 
-def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch: bool = False) -> Recovered:
+def recover(
+    disk: Disk,
+    directory: Path,
+    meta: Meta,
+    clock: Clock,
+    *,
+    new_epoch: bool = False,
+    copying: bool = False,
+) -> Recovered:
     """Bring the log into a state that can be appended to. The writer lock must be held.
 
-    `new_epoch` when the log was taken from a writer that may still be about to begin a segment.
+    `new_epoch` when the log was taken from a writer that may still be about to begin a segment. `copying`
+    for a copy of another log, the epoch of which only its source can raise.
     """
     findings = _Findings()
     for name in disk.names(directory):
@@ -83,7 +92,7 @@ def recover(disk: Disk, directory: Path, meta: Meta, clock: Clock, *, new_epoch:
     else:
         state = state_after(disk, directory, listing.finals, meta)
         known = _any_epoch(disk, directory, listing)
-        if known or new_epoch:
+        if new_epoch or (known and not copying):
             state.epoch = max(state.epoch, known) + (FENCE if new_epoch else 1)
         active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
     base_index = max(state.base_index, extent.base_index)

@@ -19,7 +19,7 @@ from headrace.log.disk import Disk, File
 from headrace.log.frame import Header, Kind, checksum, encode_header
 from headrace.log.keep import keep_bytes, keep_file
 from headrace.log.lock import WriterLock
-from headrace.log.meta import META_FILE, Meta, load_meta, save_meta
+from headrace.log.meta import COPY_OF, META_FILE, Meta, load_meta, save_meta
 from headrace.log.open import Wanted, open_appender
 from headrace.log.recover import recover, state_after
 from headrace.log.scan import Frame, Scanner
@@ -60,7 +60,7 @@ def repair(
     meta = _good_meta(disk, directory, report, clock)
     lock = WriterLock.acquire(disk, directory)
     try:
-        recovered = recover(disk, directory, meta, clock)
+        recovered = recover(disk, directory, meta, clock, copying=COPY_OF in meta.extra)
         recovered.active.file.close()
         if recovered.report.kept_copy:
             report.kept.append(recovered.report.kept_copy)
@@ -70,7 +70,7 @@ def repair(
     finally:
         lock.release()
     # Opening it leaves out durable entries that are gone from its end, and writes a new mark.
-    appender, _ = open_appender(disk, directory, Wanted(), clock, take_over=False)
+    appender, _ = open_appender(disk, directory, Wanted(), clock, copying=COPY_OF in meta.extra)
     appender.close(clean=True)
     report.after = verify(disk, directory, meta, progress)
     return report

@@ -45,6 +45,15 @@ def removable(disk: Disk, directory: Path, meta: Meta, state: LogState, now_us: 
     return before
 
 
+def remove_trimmed(disk: Disk, directory: Path, containers: Containers | None, base_index: int) -> None:
+    """Remove the files of segments that lie wholly below `base_index`."""
+    gone = [name for name in Listing.of(disk.names(directory)).finals if name.next_index <= base_index]
+    for name in gone:
+        free_or_remove(disk, directory / str(name), containers)
+    if gone:
+        disk.sync_dir(directory)
+
+
 def free_or_remove(disk: Disk, path: Path, containers: Containers | None) -> None:
     """Take a segment's file out of the log: containers are kept for use again, other files removed."""
     if containers is None:

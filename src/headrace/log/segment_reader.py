@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
@@ -77,7 +78,7 @@ class SegmentReader:
     @classmethod
     def open(
         cls, disk: Disk, directory: Path, name: SegmentName, meta: Meta, columns: Sequence[str] | None = None
-    ) -> SegmentReader:
+    ) -> Self:
         finalized = isinstance(name, FinalName)
         copying = meta.settings.containers is not None
         file = disk.open(directory / str(name))
@@ -121,15 +122,9 @@ class SegmentReader:
     def step(self, index: int) -> Batch | Head | Damage | Pause:
         """The next thing that concerns entries from `index` on."""
         while True:
-            if isinstance(self.name, FinalName) and self._offset >= self._view.size:
-                if self.expected >= self.name.next_index:
-                    return Pause.END
-                return self.damage_here("cut", "the segment is cut off")
-            header = self._view.header(self._offset)
-            if header is None or not self._fits(header, self._offset) or header.base_index != self.expected:
-                return self.damage_here("header", "no valid frame") if self._settled() else Pause.NOT_YET
-            if header.kind == Kind.FOOTER:
-                return Pause.END if self.finalized else Pause.NOT_YET
+            header = self.header_here()
+            if not isinstance(header, Header):
+                return header
             if header.grouped and not self.finalized and not self._group_is_whole():
                 return Pause.NOT_YET
             if header.kind == Kind.BATCH and header.next_index > index:
@@ -139,6 +134,19 @@ class SegmentReader:
             self._pass(header)
             if header.kind == Kind.HEAD:
                 return Head(header.last_key, header.base_index)
+
+    def header_here(self) -> Header | Damage | Pause:
+        """The header of the next frame, if there is one that belongs here."""
+        if isinstance(self.name, FinalName) and self._offset >= self._view.size:
+            if self.expected >= self.name.next_index:
+                return Pause.END
+            return self.damage_here("cut", "the segment is cut off")
+        header = self._view.header(self._offset)
+        if header is None or not self._fits(header, self._offset) or header.base_index != self.expected:
+            return self.damage_here("header", "no valid frame") if self._settled() else Pause.NOT_YET
+        if header.kind == Kind.FOOTER:
+            return Pause.END if self.finalized else Pause.NOT_YET
+        return header
 
     def _batch(self, header: Header) -> Batch | Damage | Pause:
         body = self._view.body(self._offset, header)

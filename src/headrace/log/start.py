@@ -52,6 +52,15 @@ def read_start(view: View, where: str) -> Start:
     body = view.body(0, header)
     if body is None or checksum(body) != header.body_sum:
         raise Damaged(f"{where} has a damaged start frame")
-    decoded = msgspec.json.decode(body.to_pybytes().rstrip(b"\0"), type=_Body)
-    meta = decode_meta(bytes(decoded.meta), where)
-    return Start(header, meta, LogState.from_carried(decoded.carried, header.base_index, header.epoch))
+    return decode_start(header, body.to_pybytes(), where)
+
+
+def decode_start(header: Header, body: bytes, where: str) -> Start:
+    """The start that a frame whose checksum was right says."""
+    try:
+        decoded = msgspec.json.decode(body.rstrip(b"\0"), type=_Body)
+        meta = decode_meta(bytes(decoded.meta), where)
+        state = LogState.from_carried(decoded.carried, header.base_index, header.epoch)
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise Damaged(f"{where} cannot be read ({error})") from error
+    return Start(header, meta, state)

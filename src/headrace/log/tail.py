@@ -40,6 +40,7 @@ _HEADER = struct.Struct("<4sIQQQII")
 _SEALED = struct.Struct("<4sIQ")
 _SUMMED = struct.Struct("<QQII")
 _SUMMED_FROM = 16
+_sealed, _summed, _digest = _SEALED.pack, _SUMMED.pack, xxhash.xxh3_64_intdigest
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +92,11 @@ class Tail:
 
     def write(self, payload: bytes, index: int, count: int, durable: int) -> None:
         """Add a record: safe from a crash of the process at once, from one of the machine after `sync`."""
-        summed = _SUMMED.pack(index, durable, count, self._opening) + payload
-        seal = xxhash.xxh3_64_intdigest(summed, self._salt)
-        record = _SEALED.pack(_MAGIC, len(payload), seal) + summed
-        self.bytes += self._files[self._current].write_one(record, self.bytes)
-        self._written[self._current] += 1
+        summed = _summed(index, durable, count, self._opening) + payload
+        record = _sealed(_MAGIC, len(payload), _digest(summed, self._salt)) + summed
+        current = self._current
+        self.bytes += self._files[current].write_one(record, self.bytes)
+        self._written[current] += 1
 
     def reserve(self, size: int) -> None:
         """Be sure that `size` bytes more can be written, or raise DiskFull with nothing changed."""

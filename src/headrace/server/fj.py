@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,8 +28,11 @@ from headrace.journal.journal import Journal
 from headrace.kernel.errors import HeadraceError
 from headrace.server.fj_connection import Connection
 from headrace.server.fj_functions import Functions, waits_for_disk
-from headrace.wire.fj import Limits, Request
+from headrace.wire.fj import Limits, Reply, Request
 
+_SLOW_S = 0.005
+_SLOW_FOR_S = 1.0
+"""A sync that took so long was the last one that the loop waited for itself, for a second."""
 _logger = logging.getLogger("headrace.server")
 
 
@@ -63,6 +67,7 @@ class FjServer:
         self._unsafe: deque[tuple[int, Connection, bytes]] = deque()
         """Replies that leave when their ticket is settled, in order."""
         self._wanted = 0
+        self._disk_slow_until = 0.0
         self._wake = threading.Event()
         self._stopping = False
         self._committer = threading.Thread(target=self._commit, name="headrace-fj", daemon=True)
@@ -73,11 +78,26 @@ class FjServer:
     async def start(
         cls, journal: Journal, host: str = "127.0.0.1", port: int = 0, limits: ServerLimits | None = None
     ) -> FjServer:
+        server = cls.begin(journal, limits)
+        await server.listen(host, port)
+        return server
+
+    @classmethod
+    def begin(cls, journal: Journal, limits: ServerLimits | None = None) -> FjServer:
+        """A server that has no port of its own yet: connections are handed to it."""
         server = cls(journal, limits or ServerLimits())
-        server._server = await server._loop.create_server(lambda: Connection(server), host, port)
         server._committer.start()
         server.engine.woken = server._woken
         return server
+
+    async def listen(self, host: str, port: int) -> None:
+        self._server = await self._loop.create_server(lambda: Connection(self), host, port)
+
+    def adopt(self, transport: asyncio.Transport) -> None:
+        """A connection that was made elsewhere speaks FJ from now on."""
+        connection = Connection(self)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
 
     @property
     def waits(self) -> bool:
@@ -92,8 +112,8 @@ class FjServer:
 
     async def stop(self) -> None:
         """Take no more requests, answer what was taken, close. The journal stays open."""
-        assert self._server is not None
-        self._server.close()
+        if self._server is not None:
+            self._server.close()
         for connection in list(self.connections):
             connection.finish()
         deadline = self._loop.time() + self.limits.drain_s
@@ -122,15 +142,62 @@ class FjServer:
         requests = requests[: len(results)]
         if ticket and self.engine.syncs and not any(map(waits_for_disk, requests)):
             self.engine.write()
-            ticket = 0
-        self.requests += len(requests)
-        now = self.engine.clock.now_us()
-        connection.answer(requests, results, now, ticket)
-        if ticket and not self.engine.syncs:
-            self.engine.settle(ticket)
-        if ticket and self._waiting:
-            self.look_for_jobs()
+            self._answer(connection, requests, results, ticket, 0)
+        else:
+            self._answer(connection, requests, results, ticket, ticket if self.engine.syncs else 0)
         return len(requests)
+
+    def handle_one(self, connection: Connection, request: Request) -> None:
+        """`handle` for a request that came alone, as those of a client that waits for each answer do."""
+        engine = self.engine
+        operation, size = self.functions.operation(request, connection)
+        result: Reply | HeadraceError
+        try:
+            result, ticket = engine.start(operation, size)
+        except HeadraceError as error:
+            result, ticket = error, 0
+        safe = 0
+        if ticket and engine.syncs:
+            if not waits_for_disk(request):
+                engine.write()
+            elif self._unsafe or len(self.connections) > 1 or self._loop.time() < self._disk_slow_until:
+                safe = ticket
+            elif not self._settle_here(ticket):
+                return
+        self._answer(connection, (request,), (result,), ticket, safe)
+
+    def _answer(
+        self,
+        connection: Connection,
+        requests: Sequence[Request],
+        results: Sequence[Reply | HeadraceError],
+        ticket: int,
+        safe: int,
+    ) -> None:
+        """`ticket` is 0 if nothing changed. The replies leave when `safe` is settled."""
+        self.requests += len(requests)
+        connection.answer(requests, results, safe)
+        if ticket:
+            if not self.engine.syncs:
+                self.engine.settle(ticket)
+            if self._waiting:
+                self.look_for_jobs()
+
+    def _settle_here(self, ticket: int) -> bool:
+        """Settle in the loop's own thread, while nobody but the one who asks has to wait for it.
+
+        To hand it to the other thread and back costs as much as the sync of a quick disk. While the disk is
+        slow, the other thread does it, so that the loop can do other things.
+        """
+        began = time.monotonic()
+        try:
+            self.engine.settle(ticket)
+        except HeadraceError as error:
+            self._break(error)
+            return False
+        if time.monotonic() - began > _SLOW_S:
+            self._disk_slow_until = self._loop.time() + _SLOW_FOR_S
+        return True
 
     def when_safe(self, ticket: int, connection: Connection, reply: bytes) -> None:
         self._unsafe.append((ticket, connection, reply))

@@ -63,8 +63,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._ending:
             return
-        with contextlib.suppress(ProtocolError):  # the parser remembers; what came before is done first
-            self._backlog += self._parser.feed(data)
+        try:
+            requests = self._parser.feed(data)
+        except ProtocolError:  # the parser remembers; what came before is done first
+            requests = []
+        if len(requests) == 1 and self._idle() and requests[0].function != _QUIT:
+            self._server.handle_one(self, requests[0])
+            return
+        self._backlog += requests
         self._work()
 
     def eof_received(self) -> bool:
@@ -95,17 +101,17 @@ class Connection(asyncio.Protocol):
     # --- what the server calls
 
     def answer(
-        self, requests: Sequence[Request], results: Sequence[Reply | HeadraceError], now: int, ticket: int
+        self, requests: Sequence[Request], results: Sequence[Reply | HeadraceError], ticket: int
     ) -> None:
-        """Send the replies to these requests, now if there is nothing to wait for."""
+        """Send the replies to these requests when the ticket is settled, or now if it is 0."""
         parts = []
         for request, result in zip(requests, results, strict=True):
             if isinstance(result, HeadraceError):
                 self._server.refused += 1
-                result = refusal(request, result, now)
+                result = refusal(request, result, self._server.engine.clock.now_us())
             parts.append(encode_reply(result))
         reply = b"".join(parts)
-        if self._unsafe or (ticket and self._server.engine.syncs):
+        if self._unsafe or ticket:
             self._unsafe += 1
             self._unsafe_bytes += len(reply)
             self._server.when_safe(ticket, self, reply)
@@ -156,6 +162,16 @@ class Connection(asyncio.Protocol):
             self._transport.write(encode_reply(Reply(0, 0, now, None, b"", [Pair(key, kind, b"")])))
 
     # --- inside
+
+    def _idle(self) -> bool:
+        """Whether nothing else is under way, so that a request can be done and answered at once."""
+        return not (
+            self._backlog
+            or self._choked
+            or self._unsafe
+            or self._parser.failed is not None
+            or self._server.limits.requests_per_s is not None
+        )
 
     def _told(self, key: bytes, kind: int) -> None:
         """A value changed, perhaps in another thread."""

@@ -36,6 +36,8 @@ from headrace.wire.fj import (
     Request,
 )
 
+_NEXT = int(Function.NEXT)
+
 
 class Peer(Protocol):
     """The connection that asks."""
@@ -235,4 +237,4 @@ def waits_for_disk(request: Request) -> bool:
     That a job is taken is written down before the reply, and synced with what comes next: after a power cut
     it may be given out again. Who needs more asks for it with the bit *persist*.
     """
-    return request.function != Function.NEXT or request.flags & PERSIST != 0
+    return request.function != _NEXT or request.flags & PERSIST != 0

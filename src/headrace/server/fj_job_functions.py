@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import islice
 from typing import Protocol
 
 from headrace.journal import checks
 from headrace.journal.checks import TIME_MAX_US
 from headrace.journal.engine import Engine
 from headrace.journal.errors import BadRequest, LeaseLost, NoSuchKey
-from headrace.journal.job_operations import NewJob, Wanted, domain_of
+from headrace.journal.job_operations import AnyJob, Wanted, domain_of
 from headrace.server.fj_fields import REPLY_BYTES, check_key, moment, number, second_key
 from headrace.wire.fj import (
     BUSY,
@@ -42,25 +43,31 @@ class JobFunctions:
 
     def put(self, request: Request, now: int) -> Reply:
         """SET with two keys: `<domain>:<priority>:<due>` and the resource."""
-        common, priority, due = _place(request.key)
-        if request.flags & WORKED_ON:
+        _, identifier, flags, timestamp, timeout, _, key, upper, kind, value = request
+        common, priority, due = _place(key)
+        if flags & WORKED_ON:
             return self._give_back(request, now, priority, due)
         if priority is None:
             raise BadRequest("a job needs a priority from 0 to 255")
-        if not request.upper and request.value:
-            several = unpack_jobs(request.value)
+        if not upper and value:
+            several = unpack_jobs(value)
         else:
-            several = [(second_key(request), request.type or 0, request.value or b"")]
-        stamp, expires = moment(request.timestamp) or now, moment(request.timeout)
-        persist, put = request.flags & PERSIST != 0, self._engine.jobs.put
-        most = self._engine.settings.value_bytes
-        for resource, _kind, value in several:
-            check_key(resource)
-            checks.size(value, most)
-        for resource, kind, value in several:
+            several = [(second_key(request), kind or 0, value or b"")]
+        stamp, expires = moment(timestamp) or now, moment(timeout)
+        persist, most, due = flags & PERSIST != 0, self._engine.settings.value_bytes, due or now
+        jobs: list[AnyJob] = []
+        for resource, type_, data in several:
+            if not resource or resource[0] == 0 or len(data) > most:
+                check_key(resource)
+                checks.size(data, most)
             domain = common or checks.domain(domain_of(checks.text(resource)))
-            put(now, NewJob(resource, domain, priority, due or now, kind, value, stamp, expires, persist))
-        return Reply(request.identifier, 0, now)
+            jobs.append((resource, domain, priority, due, type_, data, stamp, expires, persist))
+        if expires is None:
+            self._engine.jobs.put_many(now, jobs)
+        else:
+            for job in jobs:
+                self._engine.jobs.put(now, job)
+        return tuple.__new__(Reply, (identifier, 0, now, None, b"", None, None))
 
     def done_many(self, request: Request, now: int) -> Reply:
         """DELETE without a key: the jobs of many resources, all under one lease, are done."""
@@ -68,13 +75,15 @@ class JobFunctions:
             raise BadRequest("the end of the lease is needed, as NEXT told it")
         jobs, worked_on = self._engine.jobs, self._engine.state.jobs.worked_on
         jobs.tick(now)
-        gone = []
+        gone: list[Pair] = []
+        ids: dict[int, None] = {}
         for resource in unpack_keys(request.value or b""):
             row = worked_on.get(resource)
-            if row is None or row.lease != request.timeout:
+            if row is None or row.lease != request.timeout or row.id in ids:
                 gone.append(Pair(resource))
             else:
-                jobs.done(now, row.id, request.timeout)
+                ids[row.id] = None
+        jobs.done_many(now, ids)
         return Reply(request.identifier, 0, now, None, b"", gone)
 
     def _give_back(self, request: Request, now: int, priority: int | None, due: int | None) -> Reply:
@@ -97,15 +106,16 @@ class JobFunctions:
         until = moment(request.timeout) or now + engine.lease_us
         if until <= now:
             raise BadRequest("a lease must end in time to come")
-        domain = checks.domain(checks.text(request.key)) or None
+        domain = _domain(request.key)
         wanted = Wanted(domain, until, flags & OVERWRITE != 0, engine.settings.fair)
         most = (request.count or 0xFFFF) if flags & QUERY == RANGE else 1
         pairs: list[Pair] = []
-        size = 0
-        while len(pairs) < most and size < REPLY_BYTES and (found := engine.jobs.take(now, wanted)):
-            row, value = found
-            pairs.append(Pair(row.resource, row.type, value if flags & DATA else b""))
+        size, new = 0, tuple.__new__
+        for row, value in islice(engine.jobs.take_many(now, wanted), most):
+            pairs.append(new(Pair, (row.resource, row.type, value if flags & DATA else b"")))
             size += len(row.resource) + len(value)
+            if size >= REPLY_BYTES:
+                break
         self.produced = size
         if pairs:
             return Reply(request.identifier, 0, now, until, b"", pairs)
@@ -130,6 +140,11 @@ class JobFunctions:
 
 def lost(resource: bytes) -> LeaseLost:
     return LeaseLost(f"{resource.decode(errors='replace')!r} is not leased any more")
+
+
+@lru_cache(1024)
+def _domain(key: bytes) -> str | None:
+    return checks.domain(checks.text(key)) or None
 
 
 @lru_cache(1024)

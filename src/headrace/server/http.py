@@ -5,78 +5,133 @@
     await server.stop()
 
 Streams and journals are endpoints by their names; `/livez`, `/readyz` and `/metrics` are for those who watch
-over it. There is no authentication yet, so only the machine itself may be listened to (see `headrace serve`).
+over it. A request goes through the door (`http_door`: connections and their time), the request log, errors as
+JSON, the gate (`http_gate`: tokens and permissions), and then to its route.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+import ssl
+from contextlib import nullcontext, suppress
 
 from aiohttp import web
 
-from headrace.server.http_errors import Handler, answer, errors_as_json
+from headrace.kernel.errors import Busy, Closed, HeadraceError
+from headrace.server.http_door import Door
+from headrace.server.http_errors import Handler, answer, code_of, errors_as_json
+from headrace.server.http_fj import FjRoutes
+from headrace.server.http_frames import FrameRoutes
+from headrace.server.http_gate import Gate
 from headrace.server.http_journals import JournalRoutes
+from headrace.server.http_log import logged
+from headrace.server.http_openapi import OpenApiRoutes
+from headrace.server.http_permissions import check_table, need_of, routes_of
+from headrace.server.http_plan import PlanRoutes
+from headrace.server.http_positions import PositionRoutes
+from headrace.server.http_publish import PublishRoutes
+from headrace.server.http_read import ReadRoutes
+from headrace.server.http_staging import StagingRoutes
 from headrace.server.http_streams import StreamRoutes
 from headrace.server.metrics import NodeMetrics
 from headrace.server.node import Node
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class HttpLimits:
-    body_bytes: int = 64 << 20
-    header_bytes: int = 16 << 10
-    keep_alive_s: float = 75.0
-    drain_s: float = 10.0
-    """How long stopping waits for requests that are under way."""
+_BACKLOG = 1024
+_LAST_WORDS_S = 1.0
+"""For answers that are made, and only have to be written."""
 
 
 class HttpServer:
-    def __init__(self, node: Node, limits: HttpLimits) -> None:
+    def __init__(self, node: Node, gate: Gate) -> None:
         """Use `HttpServer.start`."""
         self._node = node
-        self._limits = limits
-        self._metrics = NodeMetrics(node)
-        self._runner: web.AppRunner | None = None
+        self._limits = node.limits
+        self._gate = gate
+        self._metrics = NodeMetrics(node, lambda: self.door)
+        self._runner = web.AppRunner(
+            self._app(),
+            access_log=None,
+            keepalive_timeout=node.limits.keep_alive_s,
+            shutdown_timeout=min(node.limits.drain_s, _LAST_WORDS_S),
+            handler_cancellation=True,  # a reader that has gone is noticed before the next entry comes
+        )
+        self._idle = asyncio.Event()
+        self.door: Door
+        """All its connections."""
+        self._listening: asyncio.Server | None = None
 
     @classmethod
     async def start(
-        cls, node: Node, host: str = "127.0.0.1", port: int = 7400, limits: HttpLimits | None = None
+        cls,
+        node: Node,
+        host: str = "127.0.0.1",
+        port: int = 7400,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tokens_required: bool = False,
     ) -> HttpServer:
-        server = cls(node, limits or HttpLimits())
-        server._runner = web.AppRunner(
-            server._app(),
-            access_log=None,
-            keepalive_timeout=server._limits.keep_alive_s,
-            shutdown_timeout=server._limits.drain_s,
-            handler_cancellation=True,  # a reader that has gone is noticed before the next entry comes
-        )
+        """`tokens_required`: without tokens nobody gets in, for addresses that others reach."""
+        server = cls(node, Gate(node, required=tokens_required))
+        await server._gate.start()
         await server._runner.setup()
-        await web.TCPSite(server._runner, host, port).start()
+        assert server._runner.server is not None
+        server.door = Door(server._runner.server, server._limits)
+        server._listening = await asyncio.get_running_loop().create_server(
+            server.door,
+            host,
+            port,
+            ssl=tls,
+            backlog=_BACKLOG,
+            ssl_handshake_timeout=None if tls is None else server._limits.head_s,
+        )
         return server
 
     @property
     def address(self) -> tuple[str, int]:
-        assert self._runner is not None
-        host, port = self._runner.addresses[0][:2]
+        assert self._listening is not None
+        host, port = self._listening.sockets[0].getsockname()[:2]
         return host, port
+
+    @property
+    def routes(self) -> list[str]:
+        return routes_of(self._runner.app)
 
     async def stop(self) -> None:
         """Take no more connections; end followers; answer what was taken."""
-        assert self._runner is not None
+        assert self._listening is not None
         self._node.stopping = True
+        self._listening.close()
         self._node.wake_followers()
+        await self._node.stop_fj()
+        await self._drain()
         await self._runner.cleanup()
+        await self._gate.stop()
+
+    async def _drain(self) -> None:
+        """Wait for what is under way. aiohttp would take no more of a body that is half sent."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.drain_s):
+                while self._node.under_way:
+                    self._idle.clear()
+                    await self._idle.wait()
 
     def _app(self) -> web.Application:
         app = web.Application(
-            middlewares=[errors_as_json, self._counted],
+            middlewares=[logged, errors_as_json, self._counted, self._gate.guard],
             client_max_size=self._limits.body_bytes,
             # Arrow compresses by itself, and says how large it is unpacked: other packing is refused.
-            handler_args={"max_field_size": self._limits.header_bytes, "auto_decompress": False},
+            handler_args={
+                "max_field_size": self._limits.header_bytes,
+                "max_headers": self._limits.headers,
+                "max_line_size": self._limits.line_bytes,
+                "auto_decompress": False,
+            },
         )
-        app.add_routes(StreamRoutes(self._node).routes())
+        for routes in (StreamRoutes, PublishRoutes, ReadRoutes, FrameRoutes, FjRoutes, OpenApiRoutes):
+            app.add_routes(routes(self._node).routes())
+        for parts in (PlanRoutes, PositionRoutes, StagingRoutes):  # for programs that work in large parts
+            app.add_routes(parts(self._node).routes())
         app.add_routes(JournalRoutes(self._node).routes())
         app.add_routes(
             [
@@ -85,22 +140,37 @@ class HttpServer:
                 web.get("/metrics", self._tell_metrics),
             ]
         )
+        check_table(app)
         return app
 
     @web.middleware
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self._node.requests += 1
-        self._node.under_way += 1
-        refused = True
+        node, refused = self._node, "gone"
+        node.requests += 1
+        node.under_way += 1
+        visit = self.door.visit(request)
         try:
-            if request.headers.get("Content-Encoding", "identity") != "identity":
-                raise web.HTTPBadRequest(reason="a body is taken as it is, without Content-Encoding")
-            response = await handler(request)
-            refused = False
+            with nullcontext() if visit is None else visit.serving(request):
+                if node.stopping and not need_of(request).open:
+                    raise Closed("this node is stopping: try again later, or elsewhere")
+                if node.under_way > self._limits.requests:
+                    raise Busy(f"{self._limits.requests} requests are under way already: try again later")
+                if request.headers.get("Content-Encoding", "identity") != "identity":
+                    raise web.HTTPBadRequest(reason="a body is taken as it is, without Content-Encoding")
+                response = await handler(request)
+            refused = ""
             return response
+        except HeadraceError as error:
+            refused = error.code
+            raise
+        except web.HTTPException as error:
+            refused = code_of(error)
+            raise
         finally:
-            self._node.refused += refused
-            self._node.under_way -= 1
+            if refused:
+                node.refused[refused] += 1
+            node.under_way -= 1
+            self._idle.set()
 
     async def _live(self, request: web.Request) -> web.Response:
         return answer({"alive": True})

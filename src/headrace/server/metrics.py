@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headrace.server.http_door import Door
 from headrace.server.node import Node
 
 
 class NodeMetrics(Collector):
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, door: Callable[[], Door]) -> None:
         self._node = node
+        self._door = door
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
@@ -26,27 +28,60 @@ class NodeMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily("headrace_requests", "requests over HTTP", self._node.requests)
-        yield CounterMetricFamily("headrace_refused", "requests that were refused", self._node.refused)
+        refused = CounterMetricFamily("headrace_refused", "requests that were refused", labels=["code"])
+        for code, count in sorted(self._node.refused.items()):
+            refused.add_metric([code], count)
+        yield refused
         yield GaugeMetricFamily("headrace_requests_under_way", "requests under way", self._node.under_way)
+        yield from self._connections()
         yield from self._streams()
+        yield from self._copies()
         yield from self._journals()
+
+    def _connections(self) -> Iterator[Metric]:
+        door = self._door()
+        yield GaugeMetricFamily("headrace_connections", "connections", door.connections)
+        yield CounterMetricFamily(
+            "headrace_connections_refused", "connections that were one too many", door.refused
+        )
+        yield CounterMetricFamily("headrace_connections_cut", "connections that were too slow", door.cut)
+        yield GaugeMetricFamily("headrace_held_bytes", "bytes of requests being taken", door.held_bytes)
 
     def _streams(self) -> Iterator[Metric]:
         entries = CounterMetricFamily("headrace_entries", "entries published", labels=["stream"])
         size = CounterMetricFamily("headrace_bytes", "bytes published", labels=["stream"])
-        syncs = CounterMetricFamily("headrace_syncs", "syncs of the disk", labels=["stream"])
-        seconds = CounterMetricFamily("headrace_sync_seconds", "time that syncs took", labels=["stream"])
+        syncs = HistogramMetricFamily("headrace_sync_seconds", "time of each sync", labels=["stream"])
         readers = GaugeMetricFamily("headrace_followers", "readers under way", labels=["stream"])
+        lag = GaugeMetricFamily(
+            "headrace_follower_lag", "entries that the slowest follower has yet to get", labels=["stream"]
+        )
         end = GaugeMetricFamily("headrace_next_index", "where the stream ends", labels=["stream"])
         for desk in self._node.desks:
             name = [desk.stream.name]
             entries.add_metric(name, desk.published_entries)
             size.add_metric(name, desk.published_bytes)
-            syncs.add_metric(name, desk.syncs)
-            seconds.add_metric(name, desk.sync_s)
+            syncs.add_metric(name, desk.sync_times.buckets(), desk.sync_times.total_s)
             readers.add_metric(name, desk.followers)
-            end.add_metric(name, desk.stream.next_index)
-        yield from (entries, size, syncs, seconds, readers, end)
+            there = desk.stream.next_index
+            lag.add_metric(name, max(0, there - min([*desk.followed_to.values(), there])))
+            end.add_metric(name, there)
+        yield from (entries, size, syncs, readers, lag, end)
+
+    def _copies(self) -> Iterator[Metric]:
+        """What others copy from here, and what is copied here from others."""
+        sent = GaugeMetricFamily("headrace_copies", "copies that are being sent to", labels=["stream"])
+        behind = GaugeMetricFamily("headrace_copies_lag", "entries the last copy lacks", labels=["stream"])
+        for desk in self._node.desks:
+            lags = [copy.lag for copy in list(desk.copies)]
+            sent.add_metric([desk.stream.name], len(lags))
+            behind.add_metric([desk.stream.name], max(lags, default=0))
+        connected = GaugeMetricFamily("headrace_replica_following", "1 if it is up", labels=["stream"])
+        lag = GaugeMetricFamily("headrace_replica_lag", "entries that the replica lacks", labels=["stream"])
+        for name, replica in self._node.replicas.items():
+            connected.add_metric([name], int(replica.phase == "following"))
+            if replica.lag is not None:
+                lag.add_metric([name], replica.lag)
+        yield from (sent, behind, connected, lag)
 
     def _journals(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily("headrace_jobs_pending", "pending jobs", labels=["journal", "priority"])

@@ -7,15 +7,21 @@ touches the disk. The event loop only passes things on.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from headrace.journal.journal import Journal
-from headrace.kernel.errors import Busy, Closed, HeadraceError, NotFound
+from headrace.journal.settings import JournalSettings
+from headrace.kernel.errors import Busy, Closed, HeadraceError, NoPermission, NotFound
+from headrace.server.fj import FjServer
+from headrace.server.http_limits import HttpLimits
+from headrace.server.publisher_lease import LEASE_S, PublisherLease
 from headrace.server.stream_desk import StreamDesk
-from headrace.store import Store, StreamConfig
+from headrace.store import Store
+from headrace.stream.agreement import StreamConfig, Terms
 from headrace.stream.stream import Stream
 
 P = ParamSpec("P")
@@ -24,20 +30,42 @@ _DISK_THREADS = 16
 _WAITING_THREADS = 64
 
 
+class Following(Protocol):
+    """A copy of another node's stream (`client.replica.ReplicaState`)."""
+
+    @property
+    def phase(self) -> str: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def lag(self) -> int | None: ...
+
+
 class Node:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, limits: HttpLimits | None = None, *, lease_s: float = LEASE_S) -> None:
+        """`lease_s`: how long a publisher that holds a stream alone may be silent."""
         self.store = store
+        self.limits = limits or HttpLimits()
         self.requests = 0
-        self.refused = 0
+        self.refused: Counter[str] = Counter()
+        """Requests that were refused, by the code of their error."""
         self.under_way = 0
         self._loop = asyncio.get_running_loop()
         self._desks: dict[str, StreamDesk] = {}
+        self._lease_s = lease_s
+        self._leases: dict[str, PublisherLease] = {}
+        """Apart from the desks: a stream that grows gets a new desk, and keeps its publisher."""
         self._journals: dict[str, Journal] = {}
+        self._fj: dict[str, FjServer] = {}
         self._opening = asyncio.Lock()
         self._pool = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="headrace-disk")
         self._waiting_pool = ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="headrace-wait")
         self._waiting = 0
+        self.replicas: dict[str, Following] = {}
+        """How the copies of other nodes' streams are doing that this node keeps."""
         self.stopping = False
+        self.endings: set[Callable[[], None]] = set()
+        """Called when the node begins to stop: what goes on for long ends then."""
 
     async def in_pool(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do something that may touch the disk, while the loop goes on."""
@@ -66,42 +94,98 @@ class Node:
         if not done.cancelled() and done.exception() is None:
             self._pool.submit(undo, done.result())
 
-    async def stream(self, name: str) -> StreamDesk:
-        """The desk of a stream that is there; NotFound if it is not."""
-        desk = self._desks.get(name)
-        if desk is not None:
-            return desk
+    async def stream(self, name: str, id: str | None = None) -> StreamDesk:  # noqa: A002
+        """The desk of a stream that is there; NotFound if it is not, or has another id than this."""
+        desk = self._desks.get(name) or await self._open_desk(name)
+        if id is not None and id != desk.stream.log.meta.id:
+            raise NotFound(f"the stream {name!r} was dropped, and there is another one now: open it again")
+        return desk
+
+    async def _open_desk(self, name: str) -> StreamDesk:
         async with self._opening:
             self._check()
             if name not in self._desks:
                 if name not in await self.in_pool(self.store.streams):
                     raise NotFound(f"there is no stream {name!r}: PUT /streams/{name} makes it")
-                self._desks[name] = StreamDesk(await self.in_pool(self.store.stream, name))
+                self._seat(name, await self.in_pool(self.store.stream, name))
             return self._desks[name]
 
-    async def ensure_stream(self, name: str, config: StreamConfig) -> bool:
-        """Whether it was made now."""
+    def _seat(self, name: str, stream: Stream) -> None:
+        """Give a stream its desk."""
+        self._desks[name] = StreamDesk(stream, self._lease(name))
+
+    def _check_free(self, name: str, who: str | None = None) -> None:
+        lease = self._leases.get(name)
+        if lease is not None:
+            lease.check_free(who)
+
+    def _lease(self, name: str) -> PublisherLease:
+        if name not in self._leases:
+            self._leases[name] = PublisherLease(name, self._loop.time, self._lease_s)
+        return self._leases[name]
+
+    async def ensure_stream(self, name: str, config: StreamConfig, *, may_change: bool = True) -> bool:
+        """Whether it was made now. Without `may_change` it has to be there, as it is asked for."""
         async with self._opening:
             self._check()
-            known = name in await self.in_pool(self.store.streams)
+            names = await self.in_pool(self.store.streams)
+            known = name in names
+            if not known:
+                self._check_new("stream", name, len(names), may_change)
             stream = await self.in_pool(self.store.ensure, name, config)
             if stream.schema.equals(stream.log.schema):
                 await self.in_pool(stream.close)  # its desk has it open in its own way
-            else:
+            elif may_change:
                 await self._grow(name, stream)
+            else:
+                await self.in_pool(stream.close)
+                raise NoPermission(f"the stream {name!r} would get new fields: that needs create:{name}")
             return not known
 
-    async def _grow(self, name: str, stream: Stream) -> None:
-        """A stream that has new fields gets a new desk; readers of the old one end, and come again."""
+    async def make_stream(self, name: str, terms: Terms, *, may_change: bool = True) -> bool:
+        """Make it by these terms, unless it is there; whether it was made now."""
+        async with self._opening:
+            self._check()
+            names = await self.in_pool(self.store.streams)
+            if name not in names:
+                self._check_new("stream", name, len(names), may_change)
+            return await self.in_pool(self.store.make, name, terms)
+
+    async def grow_stream(self, name: str, terms: Terms, who: str | None = None) -> None:
+        """Readers of a stream that grows end, and come again. `who` holds the publisher's lease."""
+        async with self._opening:
+            self._check()
+            self._check_free(name, who)
+            await self._close_desk(name)
+            await self.in_pool(self.store.grow, name, terms)
+
+    async def reopen_stream(self, name: str) -> None:
+        """It was changed by somebody else: readers end, come again, and see it as it is."""
+        async with self._opening:
+            await self._close_desk(name)
+
+    async def drop_stream(self, name: str) -> None:
+        async with self._opening:
+            self._check()
+            self._check_free(name)
+            await self._close_desk(name)
+            await self.in_pool(self.store.drop, name)
+            self._leases.pop(name, None)
+
+    async def _close_desk(self, name: str) -> None:
         desk = self._desks.pop(name, None)
         if desk is not None:
             await desk.close()
+
+    async def _grow(self, name: str, stream: Stream) -> None:
+        """A stream that has new fields gets a new desk; readers of the old one end, and come again."""
+        await self._close_desk(name)
         try:
             await self.in_pool(lambda: stream.publisher().close())  # which writes down that it has grown
         except HeadraceError:
             await self.in_pool(stream.close)
             raise
-        self._desks[name] = StreamDesk(stream)
+        self._seat(name, stream)
 
     async def journal(self, name: str) -> Journal:
         journal = self._journals.get(name)
@@ -114,12 +198,31 @@ class Node:
             self._journals[name] = await self.in_pool(self.store.journal, name)
             return self._journals[name]
 
-    async def ensure_journal(self, name: str) -> bool:
+    async def ensure_journal(
+        self, name: str, settings: JournalSettings | None = None, *, may_change: bool = True
+    ) -> bool:
+        """Whether it was made now. `settings`, if given, replace what it had, unless it is in use."""
         async with self._opening:
             self._check()
             known = await self.in_pool(self.store.has_journal, name)
-            self._journals[name] = await self.in_pool(self.store.journal, name)
+            if not known:
+                names = await self.in_pool(self.store.journals)
+                self._check_new("journal", name, len(names), may_change)
+            elif settings is not None and not may_change:
+                raise NoPermission(f"the journal {name!r} is there: its settings need the permission create")
+            self._journals[name] = await self.in_pool(self.store.journal, name, settings)
             return not known
+
+    async def fj(self, name: str) -> FjServer:
+        """What speaks FJ for a journal, over whichever connections."""
+        journal = await self.journal(name)
+        if name not in self._fj:
+            self._fj[name] = FjServer.begin(journal)
+        return self._fj[name]
+
+    async def stop_fj(self) -> None:
+        """Answer what was taken, and end all connections that speak FJ."""
+        await asyncio.gather(*(server.stop() for server in self._fj.values()))
 
     @property
     def desks(self) -> list[StreamDesk]:
@@ -133,6 +236,8 @@ class Node:
         """Those who wait for entries look again, and see that the node is stopping."""
         for desk in self.desks:
             desk.end_followers()
+        for end in list(self.endings):
+            end()
 
     async def close(self) -> None:
         """Finish what was taken, then close everything."""
@@ -141,6 +246,12 @@ class Node:
         await self.in_pool(self.store.close)
         self._pool.shutdown(wait=True)
         self._waiting_pool.shutdown(wait=False)
+
+    def _check_new(self, what: str, name: str, there: int, may_change: bool) -> None:
+        if not may_change:
+            raise NoPermission(f"there is no {what} {name!r}, and making it needs create:{name}")
+        if there >= self.limits.streams:
+            raise Busy(f"there are {there} {what}s, which is as many as may be: drop some, or allow more")
 
     def _check(self) -> None:
         if self.stopping:

@@ -17,12 +17,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from headrace.kernel.errors import Closed, HeadraceError
 from headrace.log.cursor import Cursor
+from headrace.server.publisher_lease import PublisherLease
+from headrace.server.sync_times import SyncTimes
 from headrace.stream.publisher import Published, Publisher
 from headrace.stream.stream import Stream
 
@@ -36,14 +38,24 @@ class _Wanted:
     answer: asyncio.Future[Any]
 
 
+class Copying(Protocol):
+    @property
+    def lag(self) -> int:
+        """How many settled entries have not been sent yet."""
+
+
 class StreamDesk:
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, lease: PublisherLease) -> None:
         self.stream = stream
+        self.lease = lease
         self.published_entries = 0
         self.published_bytes = 0
-        self.syncs = 0
-        self.sync_s = 0.0
+        self.sync_times = SyncTimes()
         self.followers = 0
+        self.followed_to: dict[object, int] = {}
+        """Of each reader that follows, the index that it gets next."""
+        self.copies: set[Copying] = set()
+        """Copies of the stream that are being sent to."""
         self.ending = False
         """Whether readers should not wait for more."""
         self._loop = asyncio.get_running_loop()
@@ -56,18 +68,27 @@ class StreamDesk:
         self._closing = False
         self._moved = asyncio.Event()
 
-    async def publish(self, table: pa.Table, once: tuple[str, int] | None = None) -> Published:
-        """Publish a table; answered when it is durable."""
-        published: Published = await self._ask(
-            lambda publisher: publisher.publish_batch(table, once=once), table.nbytes
+    async def publish(
+        self,
+        table: pa.Table,
+        once: tuple[str, int] | None = None,
+        *,
+        at: int | None = None,
+        who: str | None = None,
+    ) -> Published:
+        """Publish a table; answered when it is durable. `who` holds the publisher's lease."""
+        self.lease.check(who)
+        published: Published = await self.ask(
+            lambda publisher: publisher.publish_batch(table, once=once, at=at), table.nbytes
         )
         if not published.repeated:
             self.published_entries += published.next_index - published.base_index
             self.published_bytes += table.nbytes
         return published
 
-    async def head(self, key: Any) -> None:
-        await self._ask(lambda publisher: publisher.head(key), 0)
+    async def head(self, key: Any, who: str | None = None) -> None:
+        self.lease.check(who)
+        await self.ask(lambda publisher: publisher.head(key))
 
     def next_move(self) -> asyncio.Event:
         """Set when the stream moves after now, or is closed: taken before looking, waited for after."""
@@ -95,7 +116,8 @@ class StreamDesk:
 
     # --- in the loop
 
-    async def _ask(self, work: Callable[[Publisher], Any], size: int) -> Any:
+    async def ask(self, work: Callable[[Publisher], Any], size: int = 0) -> Any:
+        """Have something done by the publishing thread; answered when everything before it is durable."""
         async with self._room:
             await self._room.wait_for(lambda: not self._queued_bytes or self._queued_bytes < QUEUE_BYTES)
             if self._closing:
@@ -151,8 +173,7 @@ class StreamDesk:
                 if publisher is not None and wanted:
                     began = time.monotonic()
                     publisher.flush()
-                    self.syncs += 1
-                    self.sync_s += time.monotonic() - began
+                    self.sync_times.add(time.monotonic() - began)
             except HeadraceError as error:  # nobody is told that it is safe
                 results = [result if isinstance(result, Exception) else error for result in results]
                 _let_go(publisher)  # the next request opens another one, which recovers

@@ -10,12 +10,12 @@ what a store knows of itself; `tail_produce` is the face of jobs over several st
 from headrace.spark.archive import archive
 from headrace.spark.compact import compact
 from headrace.spark.explain import SparkFailed
-from headrace.spark.landing import NotTheOwner
 from headrace.spark.redrive import redrive
 from headrace.spark.run import run
 from headrace.spark.session import JavaMissing, session
 from headrace.spark.tail_produce import TailProduce, tail_produce
 from headrace.spark.verify import verify
+from headrace.stream.landing import NotTheOwner
 
 __all__ = [
     "JavaMissing",

@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from headrace.kernel.errors import BadSettings, Refused, Trimmed, Truncated
 from headrace.log.keys import KeyColumn
+from headrace.log.plan import Span
 from headrace.log.positions import PositionFile
 from headrace.spark.archive_folder import (
     ArchiveAbout,
@@ -38,7 +39,6 @@ from headrace.spark.archive_folder import (
 from headrace.spark.archive_parquet import check_columns, write_file
 from headrace.spark.job import Progress, StorePath, round_of, spread, store_path
 from headrace.spark.origin import About, FileOrigin, Origin, existing_store
-from headrace.spark.plan import Span
 
 _UNITS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _PERIOD_S = {"day": 86_400, "hour": 3_600}

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from headrace.kernel.errors import BadSettings, SchemaMismatch
 from headrace.log.disk import error_for
+from headrace.log.plan import Span
 from headrace.spark.archive_folder import ArchiveFile, StagedFile, staged_name
 from headrace.spark.origin import About, Origin
-from headrace.spark.plan import Span
 from headrace.spark.projection import INDEX
 
 _GROUP_BYTES = 64 << 20

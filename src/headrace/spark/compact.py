@@ -10,7 +10,6 @@ the old stream to a new one, which is made aside and appears under its name when
 from __future__ import annotations
 
 import pickle
-import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,14 +27,14 @@ from headrace.log.disk import Disk
 from headrace.log.keys import KeyColumn
 from headrace.log.log import Log
 from headrace.log.mark import Settled
+from headrace.log.plan import Span
 from headrace.log.settings import Retention
 from headrace.spark.explain import plain_words
 from headrace.spark.job import Progress, StorePath, store_path, watched
 from headrace.spark.origin import FileOrigin, existing_store
-from headrace.spark.plan import Span
 from headrace.spark.projection import INDEX
-from headrace.spark.staging import Run, read_runs, remove_abandoned, staging_of, write_runs
 from headrace.stream.errors import StreamExists
+from headrace.stream.staging import Run, StagingArea, read_runs, write_runs
 
 _KEY = "_compact_by"
 
@@ -86,14 +85,13 @@ def check_compact(origin: FileOrigin, into: str, by: str) -> Path:
 
 @contextmanager
 def _staging(origin: FileOrigin) -> Iterator[Path]:
-    staging = staging_of(origin.path, origin.name)
-    folder = staging / f"compact-{uuid.uuid4().hex}"
-    Disk().make_directory(folder)
+    area, place = StagingArea.of(origin.path, origin.name), f"compact-{uuid.uuid4().hex}"
+    Disk().make_directory(area.folder(place))
     try:
-        yield folder
+        yield area.folder(place)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        remove_abandoned(staging)
+        area.clear(place)
+        area.remove_abandoned()
 
 
 def _latest(spark: SparkSession, origin: FileOrigin, by: str, span: Span) -> DataFrame:

@@ -30,7 +30,8 @@ from headrace.spark.origin import FileOrigin, Origin
 from headrace.spark.packed_sink import PackedSink, PackedTarget
 from headrace.spark.projection import projection, shown_schema
 from headrace.spark.reader import BatchReader, MicroBatchReader
-from headrace.spark.sink import BatchSink, StreamSink, sink_target
+from headrace.spark.sink import BatchSink, StreamSink, Target, sink_target
+from headrace.spark.through_node import check_for_node, node_origin, node_sink
 from headrace.spark.views import SegmentsReader, view_schema
 
 MERGE_OPTION, PACKED_OPTION = "mergePlan", "packedInto"
@@ -74,27 +75,34 @@ class HeadraceSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise BadSettings("a stream only grows: write with mode('append')")
-        options = self._options
-        if options.journal is not None:
-            return BatchSink(jobs_target(options, schema))
-        return BatchSink(sink_target(options, schema))
+        return BatchSink(self._target(schema, patient=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         if overwrite:
             raise BadSettings("a stream only grows: write with outputMode('append')")
         if PACKED_OPTION in self.options:
             return PackedSink(msgspec.json.decode(self.options[PACKED_OPTION], type=PackedTarget))
-        options = self._options
-        if options.journal is not None:
-            return StreamSink(jobs_target(options, schema))
-        return StreamSink(sink_target(options, schema))
+        return StreamSink(self._target(schema, patient=True))
 
     @property
     def _options(self) -> Options:
-        return parse_options(_plain(self.options))
+        options = parse_options(_plain(self.options))
+        check_for_node(options)
+        return options
+
+    def _target(self, schema: StructType, *, patient: bool) -> Target:
+        """Where rows go. `patient`: a query is under way, and waits for a node that is away."""
+        options = self._options
+        if options.url is not None:
+            return node_sink(options, schema, patient=patient)
+        if options.journal is not None:
+            return jobs_target(options, schema)
+        return sink_target(options, schema)
 
     @staticmethod
     def _origin(options: Options) -> Origin:
+        if options.url is not None:
+            return node_origin(options)
         if options.view == HISTORY_VIEW:
             return JournalOrigin(options.path, options.journal_name)
         return FileOrigin(options.path, options.stream_name)

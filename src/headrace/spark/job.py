@@ -38,6 +38,8 @@ def store_path(spark: SparkSession | None, store: StorePath) -> str:
         path = spark.conf.get(STORE_CONF, None)
     if path is None:
         raise BadSettings("say where the store is: give it as `store`, or to headrace.spark.session")
+    if str(path).startswith(("http://", "https://")):
+        raise BadSettings(f"this job needs the directory of a store: it cannot work through a node ({path})")
     path = os.path.abspath(path)
     if not os.path.exists(os.path.join(path, STORE_FILE)):
         raise NotFound(f"there is no store at {path}: say where it is")

@@ -22,11 +22,11 @@ from headrace.kernel.errors import BadSettings, Damaged, Trimmed
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.mark import Settled
+from headrace.log.plan import Span, plan_spans
 from headrace.log.positions import PositionFile
 from headrace.log.segment_reader import Batch
 from headrace.spark.journal_view import TYPE_NAMES, journal_directory
 from headrace.spark.origin import About, existing_store
-from headrace.spark.plan import Span, plan_spans
 
 _WORDS = {int(kind): kind.name.lower() for kind in Kind}
 _TEXTS = ("key", "other")

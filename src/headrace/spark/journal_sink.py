@@ -10,10 +10,8 @@ has one pending job however often it is put.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,13 +21,13 @@ from pyspark.sql.types import StructType
 from headrace.journal.errors import JournalTaken
 from headrace.journal.journal import Journal
 from headrace.kernel.errors import SchemaMismatch
+from headrace.spark.landing import when_free
 from headrace.spark.options import Options
 from headrace.spark.origin import made_store
-from headrace.spark.staging import Run, read_runs, staging_of, write_runs
 from headrace.spark.types import arrow_schema
 from headrace.store import Store, open_store
+from headrace.stream.staging import Run, StagingArea, read_runs, remove_runs, write_runs
 
-_LOCK_WAIT_S = 30.0
 _PRIORITY = 128
 _VALUES = (pa.string(), pa.binary(), pa.int64(), pa.float64(), pa.bool_())
 _COLUMNS = {
@@ -52,18 +50,30 @@ class JobsTarget:
     """The columns as they are staged."""
 
     @property
-    def staging(self) -> Path:
+    def area(self) -> StagingArea:
         # Names do not begin with a dot: no stream's staging is there.
-        return staging_of(self.path, f".journal-{self.journal}")
+        return StagingArea.of(self.path, f".journal-{self.journal}")
 
-    def stage(self, folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
-        return tuple(write_runs(folder, (self._checked(batch) for batch in batches), self.schema, None))
+    def stage(self, place: str, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
+        tables = (self._checked(batch) for batch in batches)
+        return tuple(write_runs(self.area.folder(place), tables, self.schema, None))
 
     def land(self, query: str, batch: int, runs: list[Run]) -> int:
-        return self._put(runs, (f"spark:{self.writer}:{query}", batch))
+        put = self._put(runs, (f"spark:{self.writer}:{query}", batch))
+        self.area.landed(query, batch)
+        return put
 
-    def land_whole(self, runs: list[Run]) -> int:
-        return self._put(runs, None if self.write_id is None else (f"spark-write:{self.write_id}", 0))
+    def land_whole(self, place: str, runs: list[Run]) -> int:
+        put = self._put(runs, None if self.write_id is None else (f"spark-write:{self.write_id}", 0))
+        self.clear(place)
+        self.area.remove_abandoned()
+        return put
+
+    def discard(self, query: str, batch: int, runs: Iterable[Run]) -> None:
+        remove_runs(runs)
+
+    def clear(self, place: str) -> None:
+        self.area.clear(place)
 
     def _put(self, runs: list[Run], once: tuple[str, int] | None) -> int:
         """All jobs of the runs in one operation; how many, 0 if that was done before."""
@@ -116,14 +126,7 @@ def jobs_target(options: Options, schema: StructType) -> JobsTarget:
 
 def opened_journal(store: Store, name: str) -> Journal:
     """The journal; another process may have it for a moment."""
-    deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            return store.journal(name)
-        except JournalTaken:
-            if time.monotonic() >= deadline:
-                raise
-            time.sleep(0.1)
+    return when_free(lambda: store.journal(name), JournalTaken)
 
 
 def _field(field: pa.Field) -> pa.Field:

@@ -29,11 +29,10 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from headrace.kernel.errors import Refused, Trimmed, Truncated
 from headrace.log.keys import KeyColumn
-from headrace.log.positions import PositionFile
+from headrace.log.plan import Span
 from headrace.log.segment_reader import Batch
 from headrace.spark.engine import first_tick
-from headrace.spark.origin import FileOrigin, Origin
-from headrace.spark.plan import Span
+from headrace.spark.origin import FileOrigin, Origin, Position
 from headrace.spark.projection import INDEX
 from headrace.spark.reader import open_position
 from headrace.spark.types import arrow_schema
@@ -96,7 +95,7 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stop_at: int | None = None
         self._moved_s = time.monotonic()
         self._seen: tuple[Any, ...] = ()
-        self._positions: list[PositionFile] = []
+        self._positions: list[Position] = []
 
     def initialOffset(self) -> dict[str, Any]:
         cut = self._plan.start

@@ -1,6 +1,8 @@
 """Options of `format("headrace")`: the text that Spark passes on, and what it means.
 
 path, stream                   the store's directory and the name in it
+url, token, ca                 a node instead of a directory: its address, a token, certificates to trust
+awaySeconds                    how long a node that is away is waited for
 journal                        the name of a journal in it, instead of a stream
 columns                        which columns, by comma: `_index` and `_key` may be among them
 withIndex, withKey             all columns, and these
@@ -18,18 +20,21 @@ orderBy, takeOver, writer, writeId    for writing; see `sink`
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headrace.kernel.errors import BadSettings
 from headrace.kernel.names import checked_name
 
 KNOWN = (
-    *("path", "stream", "journal", "url", "view", "columns", "withIndex", "withKey"),
+    *("path", "url", "token", "ca", "awaySeconds"),
+    *("stream", "journal", "view", "columns", "withIndex", "withKey"),
     *("startIndex", "endIndex", "startKey", "endKey"),
     *("maxRowsPerTrigger", "partitionRows", "failOnDataLoss", "position"),
     *("orderBy", "takeOver", "writer", "writeId"),
 )
+TOKEN_VARIABLE = "HEADRACE_TOKEN"
 _LOWER = {name.lower() for name in KNOWN}
 
 
@@ -38,6 +43,11 @@ class Options:
     """All of them, read and checked."""
 
     path: str
+    """Empty, if there is a url."""
+    url: str | None = None
+    token: str | None = field(default=None, repr=False)
+    ca: str | None = None
+    away_s: int = 60
     stream: str | None = None
     journal: str | None = None
     view: str | None = None
@@ -73,20 +83,24 @@ class Options:
 def parse_options(given: Mapping[str, str]) -> Options:
     """The options, or BadSettings with the first one that is wrong."""
     text = _Text(given)
-    if text("url"):
-        raise BadSettings("reading through a node's url comes with the node: give the store's 'path'")
-    path = text("path")
-    if path is None:
-        raise BadSettings("say where the store is: .option('path', 'data')")
+    path, url = text("path"), text("url")
+    if path is None and url is None:
+        raise BadSettings(
+            "say where the store is: .option('path', 'data'), or .option('url', 'http://localhost:7400')"
+        )
     columns = text("columns")
-    for one, other in (("startIndex", "startKey"), ("endIndex", "endKey")):
+    for one, other in (("path", "url"), ("startIndex", "startKey"), ("endIndex", "endKey")):
         if text(one) and text(other):
             raise BadSettings(f"give {one} or {other}, not both")
     if text("stream") and text("journal"):
         raise BadSettings("give stream or journal, not both")
     start = text("startIndex")
     return Options(
-        path=path,
+        path=path or "",
+        url=url,
+        token=text("token") or os.environ.get(TOKEN_VARIABLE),
+        ca=text("ca"),
+        away_s=60 if (away := text.number("awaySeconds", 0)) is None else away,
         stream=text("stream"),
         journal=text("journal"),
         view=text("view") or ("journal" if text("journal") else None),

@@ -1,7 +1,7 @@
 """Origins: where the batches of a stream come from.
 
-Everything that Spark reads goes through this small face. Today there is one origin, a store's own files;
-a node's URL will be another. Origins are sent to Spark's workers, so they hold names, not open files.
+Everything that Spark reads goes through this small face: a store's own files are one origin, a stream on a
+node another (`node_origin`). Origins are sent to Spark's workers, so they hold names, not open files.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from headrace.kernel.errors import Damaged, NotFound, Trimmed
 from headrace.log.disk import Disk
 from headrace.log.keys import KeyColumn
 from headrace.log.mark import Settled
+from headrace.log.plan import Span, plan_spans
 from headrace.log.positions import PositionFile
 from headrace.log.segment_reader import Batch
-from headrace.spark.plan import Span, plan_spans
 from headrace.store import STORE_FILE, Store, open_store
 from headrace.stream.key_text import parse_key
+from headrace.stream.listening import Listening
 from headrace.stream.stream import Stream
 
 
@@ -34,6 +35,14 @@ class About:
     id: str
     schema: pa.Schema
     order_by: str | None
+
+
+class Position(Protocol):
+    """A named position of which this is the one reader, until it is closed."""
+
+    def save(self, index: int) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Origin(Protocol):
@@ -71,7 +80,7 @@ class Origin(Protocol):
 
     def read(self, span: Span, columns: Sequence[str] | None) -> Iterator[Batch]: ...
 
-    def remember(self, position: str) -> PositionFile:
+    def remember(self, position: str) -> Position:
         """The position that keeps retention from removing what was not read."""
         ...
 
@@ -104,19 +113,11 @@ class FileOrigin:
 
     def key_at(self, index: int) -> int:
         with self._opened() as stream:
-            assert stream.order_by is not None
-            columns = [stream.order_by]
-            batch = next(stream.listen_batches(index, until=index + 1, columns=columns))
-            return KeyColumn(batch.records.schema, stream.order_by).span(batch.records)[0]
+            return stored_key(stream, index)
 
     def epoch_at(self, index: int) -> int:
         with self._opened() as stream:
-            columns = [stream.schema.names[0]]
-            try:
-                found = next(stream.listen_batches(index, until=index + 1, columns=columns), None)
-            except (Damaged, Trimmed):
-                return 0
-            return 0 if found is None else found.epoch
+            return stored_epoch(stream, index)
 
     def plan(self, start: int, stop: int, rows: int | None) -> list[Span]:
         with self._opened() as stream:
@@ -142,6 +143,23 @@ class FileOrigin:
                     f"(there are: {there})"
                 ) from None
             yield stream
+
+
+def stored_key(stream: Listening, index: int) -> int:
+    """The order key of an entry, as sortable bits."""
+    assert stream.order_by is not None
+    batch = next(stream.listen_batches(index, until=index + 1, columns=[stream.order_by]))
+    return KeyColumn(batch.records.schema, stream.order_by).span(batch.records)[0]
+
+
+def stored_epoch(stream: Listening, index: int) -> int:
+    """The epoch in which an entry was written; 0 if it cannot be read any more."""
+    try:
+        columns = [stream.schema.names[0]]
+        found = next(stream.listen_batches(index, until=index + 1, columns=columns), None)
+    except (Damaged, Trimmed):
+        return 0
+    return 0 if found is None else found.epoch
 
 
 def existing_store(path: str) -> Store:

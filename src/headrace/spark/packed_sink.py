@@ -19,8 +19,8 @@ from headrace.kernel.errors import Broken
 from headrace.spark.engine import sorted_by_cause
 from headrace.spark.landing import Landing
 from headrace.spark.merge import unpacked
-from headrace.spark.sink import Staged, collected, remove_runs, staged_by_task
-from headrace.spark.staging import Run, read_runs, remove_abandoned, remove_staged, staging_of, write_runs
+from headrace.spark.sink import Staged, collected, staged_by_task
+from headrace.stream.staging import Run, StagingArea, read_runs, remove_runs, write_runs
 
 
 class PackedTarget(msgspec.Struct, frozen=True):
@@ -42,11 +42,11 @@ class StagedCut(Staged):
 class PackedSink(DataSourceStreamArrowWriter):
     def __init__(self, target: PackedTarget) -> None:
         self._target = target
-        self._staging = staging_of(target.path, target.stream)
+        self._area = StagingArea.of(target.path, target.stream)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         cuts: set[int] = set()
-        staged = staged_by_task(lambda folder: self._stage(folder, iterator, cuts), self._staging)
+        staged = staged_by_task(lambda place: self._stage(self._area.folder(place), iterator, cuts))
         return StagedCut(staged.query, staged.batch, staged.task, staged.runs, max(cuts, default=None))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
@@ -58,11 +58,11 @@ class PackedSink(DataSourceStreamArrowWriter):
         landing = Landing(target.path, target.stream, target.writer, target.take_over)
         head = cuts.pop() if cuts and target.ordered else None
         landing.land(query, batchId, _in_one_order(runs), head=head)
-        remove_staged(self._staging / query, batchId)
-        remove_abandoned(self._staging)
+        self._area.landed(query, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        remove_runs(messages)
+        for message in messages:
+            remove_runs(message.runs if isinstance(message, Staged) else ())
 
     @staticmethod
     def _stage(folder: Path, batches: Iterator[pa.RecordBatch], cuts: set[int]) -> tuple[Run, ...]:

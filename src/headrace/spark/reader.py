@@ -24,10 +24,9 @@ from pyspark.sql.streaming.datasource import (
 
 from headrace.kernel.errors import BadSettings, Trimmed, Truncated, WriterTaken
 from headrace.log.mark import Settled
-from headrace.log.positions import PositionFile
+from headrace.log.plan import Span
 from headrace.spark.options import Options
-from headrace.spark.origin import Origin
-from headrace.spark.plan import Span
+from headrace.spark.origin import Origin, Position
 from headrace.spark.projection import Projection
 
 _POSITION_WAIT_S = 15.0
@@ -69,7 +68,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._projection = projection
         self._id = origin.about().id
         self._stop_at: int | None = None
-        self._position: PositionFile | None = None
+        self._position: Position | None = None
         self._seen: tuple[int, Settled] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
@@ -200,7 +199,7 @@ def _stop(origin: Origin, options: Options, end: int) -> int:
     return end if options.end_index is None else min(end, options.end_index)
 
 
-def open_position(origin: Origin, name: str) -> PositionFile:
+def open_position(origin: Origin, name: str) -> Position:
     """The position; a query that was killed may hold it for a moment longer."""
     deadline = time.monotonic() + _POSITION_WAIT_S
     while True:

@@ -12,11 +12,9 @@ not written again.
 
 from __future__ import annotations
 
-import shutil
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -30,13 +28,14 @@ from pyspark.sql.types import StructType
 
 from headrace.kernel.errors import Broken, SchemaMismatch
 from headrace.log.keys import KeyColumn
+from headrace.log.meta import Meta
 from headrace.spark.landing import Landing
 from headrace.spark.options import Options
 from headrace.spark.origin import made_store
-from headrace.spark.staging import Run, read_runs, remove_abandoned, remove_staged, staging_of, write_runs
 from headrace.spark.types import arrow_schema, stored_schema
-from headrace.store import stored_declaration
+from headrace.stream.agreement import stored_declaration
 from headrace.stream.declaration import Declaration
+from headrace.stream.staging import Run, StagingArea, read_runs, remove_runs, write_runs
 from headrace.stream.tables import as_table
 
 QUERY_ID = "sql.streaming.queryId"
@@ -45,18 +44,22 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 class Target(Protocol):
-    """Where rows go: a stream, or a journal (`journal_sink`)."""
+    """Where rows go: a stream, in a directory or on a node (`node_sink`), or a journal (`journal_sink`)."""
 
-    @property
-    def staging(self) -> Path: ...
-
-    def stage(self, folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]: ...
+    def stage(self, place: str, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
+        """What a task was given, kept at the place of its write."""
 
     def land(self, query: str, batch: int, runs: list[Run]) -> object:
         """All of a batch of a query, once however often this is asked for."""
 
-    def land_whole(self, runs: list[Run]) -> object:
+    def land_whole(self, place: str, runs: list[Run]) -> object:
         """All of a write, once if it has an id."""
+
+    def discard(self, query: str, batch: int, runs: Iterable[Run]) -> None:
+        """Remove these runs of a batch that is given up: others may be at work on the same batch."""
+
+    def clear(self, place: str) -> None:
+        """Remove all that was staged for a write that is given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,31 +71,38 @@ class SinkTarget:
     write_id: str | None = None
 
     @property
-    def schema(self) -> pa.Schema:
-        return self.declaration.schema
+    def area(self) -> StagingArea:
+        return StagingArea.of(self.landing.path, self.landing.stream)
 
-    @property
-    def key(self) -> KeyColumn | None:
-        order_by = self.declaration.order_by
-        return None if order_by is None else KeyColumn(self.schema, order_by)
-
-    @property
-    def staging(self) -> Path:
-        return staging_of(self.landing.path, self.landing.stream)
-
-    def stage(self, folder: Path, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
-        tables = (as_table(batch, self.schema, self.declaration) for batch in batches)
-        return tuple(write_runs(folder, tables, self.schema, self.key))
+    def stage(self, place: str, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
+        tables = checked_tables(batches, self.declaration)
+        folder = self.area.folder(place)
+        return tuple(write_runs(folder, tables, self.declaration.schema, key_of(self.declaration)))
 
     def land(self, query: str, batch: int, runs: list[Run]) -> None:
-        self.landing.land(query, batch, read_runs(runs, self.key))
+        self.landing.land(query, batch, read_runs(runs, key_of(self.declaration)))
+        self.area.landed(query, batch)
 
-    def land_whole(self, runs: list[Run]) -> None:
-        records = read_runs(runs, self.key)
-        if self.write_id is None:
-            self.landing.land_once(records)
-        else:
-            replace(self.landing, writer=f"write:{self.write_id}").land("once", 0, records)
+    def land_whole(self, place: str, runs: list[Run]) -> None:
+        self.landing.land_whole(read_runs(runs, key_of(self.declaration)), self.write_id)
+        self.clear(place)
+        self.area.remove_abandoned()
+
+    def discard(self, query: str, batch: int, runs: Iterable[Run]) -> None:
+        remove_runs(runs)
+
+    def clear(self, place: str) -> None:
+        self.area.clear(place)
+
+
+def checked_tables(batches: Iterator[pa.RecordBatch], declaration: Declaration) -> Iterator[pa.Table]:
+    """The rows as the stream stores them, or SchemaMismatch with the first that does not fit."""
+    return (as_table(batch, declaration.schema, declaration) for batch in batches)
+
+
+def key_of(declaration: Declaration) -> KeyColumn | None:
+    order_by = declaration.order_by
+    return None if order_by is None else KeyColumn(declaration.schema, order_by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,23 +117,33 @@ class Staged(WriterCommitMessage):
 
 def sink_target(options: Options, schema: StructType) -> SinkTarget:
     """The stream that the options name, made if it is not there, and checked against Spark's columns."""
-    given = arrow_schema(schema)
     with made_store(options.path) as store:
         if options.stream_name not in store.streams():
-            if options.order_by is not None and options.order_by not in given.names:
-                raise SchemaMismatch(
-                    f"orderBy names {options.order_by!r}, which is not a column: {', '.join(given.names)}"
-                )
-            store.stream(options.stream_name, _required_key(schema, options.order_by), options.order_by)
-        stream = store.stream(options.stream_name)
-        if options.order_by is not None and options.order_by != stream.order_by:
-            raise SchemaMismatch(
-                f"stream {stream.name!r} is ordered by {stream.order_by or 'index'}, not {options.order_by}"
-            )
-        declaration = stored_declaration(stream.log.meta)
-    as_table(given.empty_table(), declaration.schema, declaration)
+            made = new_stream_schema(options, schema)
+            store.stream(options.stream_name, made, options.order_by)
+        meta = store.meta(options.stream_name)
     landing = Landing(options.path, options.stream_name, options.writer, options.take_over)
-    return SinkTarget(landing, declaration, options.write_id)
+    return SinkTarget(landing, fitting_declaration(options, schema, meta), options.write_id)
+
+
+def new_stream_schema(options: Options, schema: StructType) -> pa.Schema:
+    """What a stream is made of that is not there yet."""
+    if options.order_by is not None and options.order_by not in schema.names:
+        raise SchemaMismatch(
+            f"orderBy names {options.order_by!r}, which is not a column: {', '.join(schema.names)}"
+        )
+    return _required_key(schema, options.order_by)
+
+
+def fitting_declaration(options: Options, schema: StructType, meta: Meta) -> Declaration:
+    """What the stream that is there takes; SchemaMismatch if Spark's columns do not fit."""
+    if options.order_by is not None and options.order_by != meta.order_by:
+        raise SchemaMismatch(
+            f"stream {options.stream_name!r} is ordered by {meta.order_by or 'index'}, not {options.order_by}"
+        )
+    declaration = stored_declaration(meta)
+    as_table(arrow_schema(schema).empty_table(), declaration.schema, declaration)
+    return declaration
 
 
 def _required_key(schema: StructType, order_by: str | None) -> pa.Schema:
@@ -140,27 +160,32 @@ class StreamSink(DataSourceStreamArrowWriter):
         self._target = target
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return staged_by_task(lambda folder: self._target.stage(folder, iterator), self._target.staging)
+        return staged_by_task(lambda place: self._target.stage(place, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         query, runs = collected(messages, batchId)
         self._target.land(query, batchId, runs)
-        remove_staged(self._target.staging / query, batchId)
-        remove_abandoned(self._target.staging)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Spark may say this after a commit that is on the disk: nothing is ever taken back."""
-        remove_runs(messages)
+        for message in messages:
+            if isinstance(message, Staged):
+                self._target.discard(message.query, batchId, message.runs)
 
 
-def staged_by_task(stage: Callable[[Path], tuple[Run, ...]], staging: Path) -> Staged:
-    """Run `stage` with the folder of the batch that this task works on."""
+def place_of(query: str, batch: int) -> str:
+    """Where the runs of a batch are staged."""
+    return f"{query}/{batch}"
+
+
+def staged_by_task(stage: Callable[[str], tuple[Run, ...]]) -> Staged:
+    """Run `stage` with the place of the batch that this task works on."""
     context = TaskContext.get()
     query = context.getLocalProperty(QUERY_ID) if context else None
     batch = context.getLocalProperty(BATCH_ID) if context else None
     if context is None or query is None or batch is None:
         raise Broken("Spark does not say which batch of which query this is: use PySpark 4.3")
-    return Staged(query, int(batch), context.partitionId(), stage(staging / query / batch))
+    return Staged(query, int(batch), context.partitionId(), stage(place_of(query, int(batch))))
 
 
 def collected(messages: Sequence[WriterCommitMessage | None], batch: int) -> tuple[str, list[Run]]:
@@ -172,29 +197,20 @@ def collected(messages: Sequence[WriterCommitMessage | None], batch: int) -> tup
     return staged[0].query, [run for each in staged for run in each.runs]
 
 
-def remove_runs(messages: Sequence[WriterCommitMessage | None]) -> None:
-    for message in messages:
-        if isinstance(message, Staged):
-            for run in message.runs:
-                Path(run.path).unlink(missing_ok=True)
-
-
 class BatchSink(DataSourceArrowWriter):
     """The sink of `df.write`."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._folder = target.staging / f"write-{uuid.uuid4().hex}"
+        self._place = f"write-{uuid.uuid4().hex}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         task = context.partitionId() if context else 0
-        return Staged("", 0, task, self._target.stage(self._folder, iterator))
+        return Staged("", 0, task, self._target.stage(self._place, iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self._target.land_whole(collected(messages, 0)[1])
-        shutil.rmtree(self._folder, ignore_errors=True)
-        remove_abandoned(self._target.staging)
+        self._target.land_whole(self._place, collected(messages, 0)[1])
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._target.clear(self._place)

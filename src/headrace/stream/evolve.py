@@ -44,6 +44,17 @@ def check_evolution(meta: Meta, declaration: Declaration, stream: str) -> pa.Sch
         raise SchemaMismatch(f"stream {stream!r}: {error}") from None
 
 
+def check_grown(stored: pa.Schema, grown: pa.Schema, stream: str) -> None:
+    """Refuse a schema that is not the stored one with what may be added to it."""
+    new = pa.schema([field for field in grown if not (field.metadata or {}).get(UNTIL_NOW)])
+    try:
+        merged = _merge_fields(stored, new if TAG not in stored.names else grown)
+    except SchemaMismatch as error:
+        raise SchemaMismatch(f"stream {stream!r}: {error}") from None
+    if {field.name for field in merged} - set(grown.names):
+        raise SchemaMismatch(f"stream {stream!r} does not lose fields by growing")
+
+
 def through(records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch of an older schema, or of a newer one, as one of `schema`."""
     if records.schema.equals(schema):

@@ -20,7 +20,7 @@ from typing import Any
 from headrace.kernel.errors import Closed
 from headrace.log.segment_reader import Batch
 from headrace.stream.entry import Entry, EntryMaker, Head
-from headrace.stream.scan import Scan
+from headrace.stream.scan import Scanning
 
 _logger = logging.getLogger("headrace.stream")
 
@@ -36,7 +36,7 @@ STOP = Stop.STOP
 class Listener:
     def __init__(
         self,
-        scan: Scan,
+        scan: Scanning,
         maker: EntryMaker,
         callback: Callable[[Entry], Any],
         on_head: Callable[[Head], Any] | None,

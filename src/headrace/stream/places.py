@@ -22,7 +22,14 @@ class AtKey:
     key: Any
 
 
-Place = int | AtKey | Literal["start", "end"] | None
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """The place of an order key that is given as its 64 sortable bits: for those who have no other form."""
+
+    key: int
+
+
+Place = int | AtKey | Bits | Literal["start", "end"] | None
 
 
 def at_key(key: Any) -> AtKey:
@@ -39,6 +46,8 @@ def start_index(log: Log, place: Place) -> int:
             return log.next_index
         case AtKey(key):
             return log.seek_key(key)
+        case Bits(key):
+            return log.seek_sortable(key)
         case int():
             return place
     raise Refused(f"a place is an index, at_key(…), 'start' or 'end', not {place!r}")
@@ -60,6 +69,8 @@ def limit_of(log: Log, until: Place) -> Limit:
             return Limit(index=log.next_index)
         case AtKey(key):
             return Limit(key=log.sortable_key(key))
+        case Bits(key):
+            return Limit(key=key)
         case int():
             return Limit(index=until)
     raise Refused(f"listening ends at an index, at_key(…) or 'end', not {until!r}")

@@ -12,17 +12,17 @@ large batches. `durable_index` tells how far they are safe. A publisher is for o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from headrace.kernel.errors import HeadraceError
+from headrace.kernel.errors import Fenced, HeadraceError, Refused
 from headrace.log.batcher import Batcher
 from headrace.log.keys import KeyColumn
-from headrace.log.log import Log
+from headrace.log.target import Target
 from headrace.stream.declaration import Declaration
 from headrace.stream.errors import BadEntry
 from headrace.stream.gather import records_of
@@ -30,7 +30,8 @@ from headrace.stream.tables import as_table
 from headrace.stream.taking import make_taking
 from headrace.stream.unique import UniqueIds, plain_ids
 
-_FLUSH_BYTES = 16 << 20
+FLUSH_BYTES = 16 << 20
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,10 @@ class Publisher:
 
     def __init__(
         self,
-        log: Log,
+        log: Target,
         declaration: Declaration,
+        *,
+        strict: bool,
         unique: UniqueIds | None,
         unique_by: str | None,
         on_close: Callable[[Publisher], None],
@@ -74,8 +77,8 @@ class Publisher:
             declaration,
             self._columns,
             self._batcher,
-            _FLUSH_BYTES,
-            strict=log.meta.strict,
+            FLUSH_BYTES,
+            strict=strict,
             check_id=unique.check if unique else None,
             forget_id=unique.forget_from if unique else lambda index: None,
             unique_by=unique_by,
@@ -84,18 +87,23 @@ class Publisher:
         self._resume()
         self.publish = self._taking.publish
 
-    def publish_batch(self, table: Any, *, once: tuple[str, int] | None = None) -> Published:
+    def publish_batch(
+        self, table: Any, *, once: tuple[str, int] | None = None, at: int | None = None
+    ) -> Published:
         """Publish many entries at once, all or none: Arrow, pandas or polars tables, or a list of dicts.
 
         With unique ids, rows whose id is in the stream already are left out, and the answer says which.
         `once` = (producer, sequence) makes it safe to repeat: a batch whose sequence number is not larger
-        than the last one of that producer is answered (`repeated`), not published again.
+        than the last one of that producer is answered (`repeated`), not published again. `at` is the index
+        that its first entry must get; Fenced, if somebody else has published meanwhile.
         """
         self._batcher.check()
         records = as_table(table, self._schema, self._declaration)
         base = self.next_index
         if once is not None and (last := self._log.last_commit(once[0])) and once[1] <= last.sequence:
             return Published(last.base_index, last.next_index, repeated=True)
+        if at is not None and at != base:
+            raise Fenced(f"the next entry gets index {base}, not {at}: somebody else has published meanwhile")
         if not records.num_rows:
             return Published(base, base)
         duplicates: list[int] = []
@@ -107,7 +115,9 @@ class Publisher:
             if once is None:
                 self._batcher.append([records] if records.num_rows else [])
             else:
-                self._batcher.append_once([records], *once)
+                commit = self._batcher.append_once([records], *once)
+                if commit.repeated:  # the log is elsewhere, and knew
+                    return Published(commit.base_index, commit.next_index, repeated=True)
         except HeadraceError:
             if self._unique is not None:
                 self._unique.forget_from(base)
@@ -115,6 +125,23 @@ class Publisher:
         finally:
             self._resume()
         return Published(base, base + records.num_rows, tuple(duplicates))
+
+    def known_ids(self, ids: Sequence[Any]) -> dict[Any, int]:
+        """Where the entries with these unique ids are, of those that are in the stream."""
+        if self._unique is None:
+            raise Refused("the stream has no unique ids")
+        self._batcher.write_out()
+        return self._unique.known(ids)
+
+    def lend(self, work: Callable[[Target, UniqueIds | None], T]) -> T:
+        """Let something else append to the log, behind all that was published so far.
+
+        It gets the stream's unique ids as well, and sees to them itself.
+        """
+        try:
+            return self._batcher.lend(lambda log: work(log, self._unique))
+        finally:
+            self._resume()
 
     def head(self, key: Any) -> None:
         """Move HEAD: time passes without an entry. No later entry may have a smaller order key."""
@@ -137,6 +164,16 @@ class Publisher:
     def durable_index(self) -> int:
         """Every entry below it is safe."""
         return self._log.durable_index
+
+    @property
+    def head_key(self) -> int:
+        """HEAD as 64 sortable bits; 0 if nothing is known of it."""
+        return self._log.head_key
+
+    @property
+    def last_key(self) -> int | None:
+        """The order key of the last entry, as sortable bits."""
+        return self._log.last_key
 
     def _resume(self) -> None:
         """Go on from where the log stands: after a batch or a HEAD, or at the beginning."""

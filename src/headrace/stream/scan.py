@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -15,6 +16,26 @@ from headrace.log.segment_reader import Head as LogHead
 from headrace.stream.evolve import check_still_one_class, through
 from headrace.stream.places import Limit, Place, limit_of, start_index
 from headrace.stream.record import TAG
+
+
+class Scanning(Protocol):
+    """Batches and HEADs between two places. `next` answers None when there is nothing yet."""
+
+    done: bool
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def stopped(self) -> bool: ...
+
+    def next(self) -> Batch | LogHead | None: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Scan:
@@ -55,6 +76,11 @@ class Scan:
     @property
     def index(self) -> int:
         return self._cursor.index
+
+    @property
+    def until(self) -> int | None:
+        """The index it ends before, if it ends at one."""
+        return self._limit.index
 
     def next(self) -> Batch | LogHead | None:
         if self.done:

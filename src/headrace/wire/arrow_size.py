@@ -3,7 +3,8 @@
 A compressed buffer begins with its unpacked length (8 bytes; -1 if it is not compressed after all). Where the
 buffers are is told by the message's metadata, a flatbuffer, of which just that much is read here:
 
-    Message        header: field 2        RecordBatch     buffers: field 2, compression: field 3
+    Message        header: field 2, length of the body: field 3
+    RecordBatch     buffers: field 2, compression: field 3
     DictionaryBatch    data: field 1, a RecordBatch
 """
 
@@ -27,6 +28,23 @@ def unpacked_bytes(stream: bytes) -> int:
         except StopIteration:
             return total
         total += _unpacked(message)
+
+
+def message_bytes(data: bytes | bytearray | memoryview, at: int) -> int | None:
+    """How long the message is that begins at this place; None if that cannot be told yet."""
+    if len(data) < at + 8:
+        return None
+    size = _U32.unpack_from(data, at + 4)[0]
+    if size == 0:  # the end of the stream
+        return 8
+    if len(data) < at + 8 + size:
+        return None
+    raw = bytes(data[at + 8 : at + 8 + size])
+    field = _field(raw, _U32.unpack_from(raw, 0)[0], 3)
+    body = int(_I64.unpack_from(raw, field)[0]) if field else 0
+    if body < 0:
+        raise ValueError(f"a message whose body has {body} bytes")
+    return 8 + int(size) + body
 
 
 def _unpacked(message: pa.ipc.Message) -> int:

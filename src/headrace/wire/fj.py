@@ -170,7 +170,16 @@ def encode_request(request: Request, identifier: int | None = None) -> bytes:
         flags |= WIDE_KEYS
         _check_size("key", max(len(key), len(upper or b"")))
     if upper is not None:
-        return _with_range(request, identifier, flags) + tail
+        size = len(upper).to_bytes(2 if flags & WIDE_KEYS else 1, "big")
+        rest = b"".join((key, size, upper, tail))
+        if timeout is None:
+            return _head_of(flags, False, True).pack(
+                REQUEST_MAGIC, function, identifier, flags, timestamp, count, len(key)
+            ) + rest  # fmt: skip
+        flags |= HAS_TIMEOUT
+        return _head_of(flags, True, True).pack(
+            REQUEST_MAGIC, function, identifier, flags, timestamp, timeout, count, len(key)
+        ) + rest  # fmt: skip
     if timeout is None:
         return _head_of(flags, False, False).pack(
             REQUEST_MAGIC, function, identifier, flags, timestamp, len(key)
@@ -183,22 +192,6 @@ def encode_request(request: Request, identifier: int | None = None) -> bytes:
 
 def _head_of(flags: int, timeout: bool, count: bool) -> Struct:
     return REQUEST_HEADS[timeout, count, flags & WIDE_KEYS != 0]
-
-
-def _with_range(request: Request, identifier: int, flags: int) -> bytes:
-    function, timestamp, timeout, key = request.function, request.timestamp, request.timeout, request.key
-    upper, count = request.upper or b"", request.count or 0
-    size = len(upper).to_bytes(2 if flags & WIDE_KEYS else 1, "big")
-    if timeout is None:
-        head = _head_of(flags, False, True).pack(
-            REQUEST_MAGIC, function, identifier, flags, timestamp, count, len(key)
-        )
-    else:
-        flags |= HAS_TIMEOUT
-        head = _head_of(flags, True, True).pack(
-            REQUEST_MAGIC, function, identifier, flags, timestamp, timeout, count, len(key)
-        )
-    return b"".join((head, key, size, upper))
 
 
 def encode_reply(reply: Reply) -> bytes:

@@ -34,9 +34,19 @@ class Span:
 
 
 def plan_spans(
-    disk: Disk, directory: Path, meta: Meta, start: int, stop: int, rows: int | None
+    disk: Disk,
+    directory: Path,
+    meta: Meta,
+    start: int,
+    stop: int,
+    rows: int | None,
+    *,
+    cores: int | None = None,
 ) -> list[Span]:
-    """Spans that follow one another from `start` to `stop`, each of about `rows` entries."""
+    """Spans that follow one another from `start` to `stop`, each of about `rows` entries.
+
+    `cores` are those of whoever will read; without, of this machine.
+    """
     if start >= stop:
         return []
     finals = [
@@ -44,7 +54,7 @@ def plan_spans(
         for name in Listing.of(disk.names(directory)).finals
         if name.next_index > start and name.first_index < stop
     ]
-    wanted = rows or _usual_rows(disk, directory, finals, stop - start)
+    wanted = rows or _usual_rows(disk, directory, finals, stop - start, cores or os.cpu_count() or 2)
     cuts = [start]
     for name in finals:
         if name.first_index > cuts[-1] and name.first_index - cuts[-1] >= wanted:
@@ -60,13 +70,12 @@ def plan_spans(
     return [Span(first, last) for first, last in pairwise([*cuts, stop])]
 
 
-def _usual_rows(disk: Disk, directory: Path, finals: list[FinalName], entries: int) -> int:
+def _usual_rows(disk: Disk, directory: Path, finals: list[FinalName], entries: int, cores: int) -> int:
     """Rows of a part of a usual size, by the size of some segments.
 
     A part costs Spark a tenth of a second whatever is in it, so there are few: as many as cores, or a
     multiple of that for more data.
     """
-    cores = os.cpu_count() or 2
     some = finals[:: max(1, len(finals) // _SAMPLE)]
     size = counted = 0
     for name in some:

@@ -1,10 +1,10 @@
-"""Staging: what a task of a sink leaves for the driver, and how the driver puts it in order.
+"""Staging: what a task of a sink leaves for whoever lands it, and how that one puts it in order.
 
 A task writes its rows as *runs*: Arrow files in `<store>/staging/<stream>/<query>/<batch>/`, each sorted by
-the order key. Names are unique, so an attempt that failed, or ran twice, disturbs nobody: the driver takes
-the runs that it is told of and nothing else, and removes the rest with the batch's directory.
+the order key. Names are unique, so an attempt that failed, or ran twice, disturbs nobody: who lands a batch
+takes the runs that it is told of and nothing else, and removes the rest with the batch's directory.
 
-The driver merges all runs into one sequence of batches in key order, holding one batch of each at a time.
+All runs are merged into one sequence of batches in key order, holding one batch of each at a time.
 
 Staged files are not synced: they matter only until the driver has them in the log, and if power fails before
 that, Spark runs the batch again. Their checksum is compared when they are read.
@@ -48,9 +48,14 @@ class Run:
 
 
 def write_runs(
-    folder: Path, tables: Iterable[pa.Table], schema: pa.Schema, key: KeyColumn | None
+    folder: Path,
+    tables: Iterable[pa.Table],
+    schema: pa.Schema,
+    key: KeyColumn | None,
+    *,
+    bytes_most: int | None = None,
 ) -> list[Run]:
-    """Stage what a task was given. Rows that come in order make one run, whatever their number."""
+    """Stage what a task was given. Rows that come in order make one run, of `bytes_most` about, if given."""
     writer: _RunWriter | None = None
     runs: list[Run] = []
     try:
@@ -58,7 +63,7 @@ def write_runs(
         for table in _gathered(tables):
             records = _sorted(table.combine_chunks(), key)
             span = key.span(records) if key is not None else (0, 0)
-            if writer is not None and span[0] < writer.last_key:
+            if writer is not None and (span[0] < writer.last_key or writer.full(bytes_most)):
                 runs.append(writer.close())
                 writer = None
             writer = writer or _RunWriter(folder, schema)
@@ -112,6 +117,9 @@ class _RunWriter:
         self._first_key = span[0] if self._first_key is None else self._first_key
         self.last_key = span[1]
 
+    def full(self, bytes_most: int | None) -> bool:
+        return bytes_most is not None and self._file.tell() >= bytes_most
+
     def close(self) -> Run:
         self._writer.close()
         self._file.close()
@@ -120,7 +128,7 @@ class _RunWriter:
         return Run(str(self._path), self._rows, self._first_key or 0, self.last_key, checksum)
 
 
-# --- on the driver
+# --- where it lands
 
 
 def read_runs(runs: list[Run], key: KeyColumn | None) -> Iterator[pa.RecordBatch]:
@@ -196,22 +204,44 @@ def _batches(run: Run) -> Iterator[pa.RecordBatch]:
 # --- directories
 
 
-def staging_of(store: str, stream: str) -> Path:
-    return Path(store) / STAGING_DIRECTORY / stream
+@dataclass(frozen=True, slots=True)
+class StagingArea:
+    """Where the tasks of all writes to one stream leave their runs.
 
+    Each write has a place there: `<query>/<batch>` for a batch of a query, or a name of its own.
+    """
 
-def remove_staged(folder: Path, upto_batch: int) -> None:
-    """Remove what a query staged for batches up to this one: all of it is in the log, or was given up."""
-    with suppress(OSError):  # others may be removing too
-        for each in folder.iterdir():
-            if each.name.isdigit() and int(each.name) <= upto_batch:
-                shutil.rmtree(each, ignore_errors=True)
+    path: Path
 
+    @classmethod
+    def of(cls, store: str | Path, stream: str) -> StagingArea:
+        return cls(Path(store) / STAGING_DIRECTORY / stream)
 
-def remove_abandoned(staging: Path) -> None:
-    """Remove what queries left that have not staged anything for a week."""
-    oldest_s = SystemClock().now_us() / 1e6 - _ABANDONED_S
-    for each in staging.iterdir() if staging.is_dir() else ():
+    def folder(self, place: str) -> Path:
+        return self.path / place
+
+    def landed(self, query: str, upto_batch: int) -> None:
+        """Remove what a query staged for batches up to this one: all of it is in the log, or was given up."""
+        folder = self.path / query
         with suppress(OSError):  # others may be removing too
-            if max(path.stat().st_mtime for path in (each, *each.iterdir())) < oldest_s:
-                shutil.rmtree(each, ignore_errors=True)
+            for each in folder.iterdir():
+                if each.name.isdigit() and int(each.name) <= upto_batch:
+                    shutil.rmtree(each, ignore_errors=True)
+        self.remove_abandoned()
+
+    def clear(self, place: str) -> None:
+        """Remove what was staged at a place."""
+        shutil.rmtree(self.folder(place), ignore_errors=True)
+
+    def remove_abandoned(self) -> None:
+        """Remove what queries left that have not staged anything for a week."""
+        oldest_s = SystemClock().now_us() / 1e6 - _ABANDONED_S
+        for each in self.path.iterdir() if self.path.is_dir() else ():
+            with suppress(OSError):  # others may be removing too
+                if max(path.stat().st_mtime for path in (each, *each.iterdir())) < oldest_s:
+                    shutil.rmtree(each, ignore_errors=True)
+
+
+def remove_runs(runs: Iterable[Run]) -> None:
+    for run in runs:
+        Path(run.path).unlink(missing_ok=True)

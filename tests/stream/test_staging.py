@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from headrace.kernel.errors import Damaged, HeadraceError, KeyOrder, NotFound
 from headrace.log.keys import KeyColumn
-from headrace.spark import staging
-from headrace.spark.staging import Run, read_runs, remove_abandoned, remove_staged, staging_of, write_runs
+from headrace.stream import staging
+from headrace.stream.staging import Run, StagingArea, read_runs, write_runs
 
 INF = float("inf")
 T0 = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
@@ -179,12 +179,23 @@ def test_a_full_disk_is_a_plain_error_of_the_task(folder: Path) -> None:
 
 
 def test_a_batch_that_landed_and_those_before_it_are_removed(folder: Path) -> None:
-    for name in ("3", "4", "5", "notes"):
-        (folder / name).mkdir()
-        (folder / name / "x.arrow").touch()
-    remove_staged(folder, 4)
-    assert sorted(each.name for each in folder.iterdir()) == ["5", "notes"]
-    remove_staged(folder / "nothing", 4)
+    area = StagingArea(folder)
+    for name in ("q/3", "q/4", "q/5", "q/notes", "other/3"):
+        area.folder(name).mkdir(parents=True)
+        (area.folder(name) / "x.arrow").touch()
+    area.landed("q", 4)
+    assert sorted(each.name for each in (folder / "q").iterdir()) == ["5", "notes"]
+    area.landed("nothing", 4)
+    area.clear("q/5")
+    area.clear("q/5")
+    assert sorted(each.name for each in folder.rglob("*")) == [
+        "3",
+        "notes",
+        "other",
+        "q",
+        "x.arrow",
+        "x.arrow",
+    ]
 
 
 def test_what_was_abandoned_for_long_is_removed_and_nothing_else(folder: Path) -> None:
@@ -198,10 +209,10 @@ def test_what_was_abandoned_for_long_is_removed_and_nothing_else(folder: Path) -
     moment = folder.stat().st_mtime - week - 60
     os.utime(folder / "old-with-a-new-batch", (moment, moment))
     (folder / "a-file").touch()
-    remove_abandoned(folder)
+    StagingArea(folder).remove_abandoned()
     assert sorted(each.name for each in folder.iterdir()) == ["a-file", "new", "old-with-a-new-batch"]
-    remove_abandoned(folder / "nothing")
+    StagingArea(folder / "nothing").remove_abandoned()
 
 
 def test_each_stream_has_its_own_place() -> None:
-    assert staging_of("data", "orders") == Path("data/staging/orders")
+    assert StagingArea.of("data", "orders").path == Path("data/staging/orders")

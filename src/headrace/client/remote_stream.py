@@ -1,0 +1,196 @@
+"""A stream on a node, with the verbs of one in a directory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.client.aio_stream import AsyncStream
+from headrace.client.feed import Feed, Item, tell
+from headrace.client.loop_thread import LoopThread
+from headrace.client.remote_target import RemoteIds, RemoteTarget
+from headrace.log.cursor import OnDamage
+from headrace.log.damage import Damage
+from headrace.log.info import LogInfo
+from headrace.log.meta import Meta
+from headrace.log.segment_reader import Batch, Head
+from headrace.stream.listening import Listening
+from headrace.stream.places import Place
+from headrace.stream.publisher import Publisher
+from headrace.stream.unique import UniqueIds, plain_type
+
+
+class RemoteStream(Listening):
+    def __init__(self, loop: LoopThread, stream: AsyncStream) -> None:
+        """Use `RemoteStore.stream`."""
+        super().__init__(stream.name, stream.declaration)
+        self._loop = loop
+        self._stream = stream
+        self._publishers: list[Publisher] = []
+        self._scans: set[RemoteScan] = set()
+
+    def publisher(self, *, take_over: bool = False, shared: bool = False) -> Publisher:
+        """The stream's one publisher, or PublisherTaken.
+
+        `take_over` takes it from whoever has it. `shared` asks for one of several that publish at the same
+        time, from anywhere: then indexes are known to the node only, and those that `publish` answers count
+        the entries of this publisher.
+        """
+        self._check()
+        carrier = self._loop.run(self._stream.carrier(take_over=take_over, shared=shared))
+        words = carrier.meta.extra.get("stream", {})
+        unique_by, unique = words.get("unique_by"), None
+        if unique_by:
+            kind = plain_type(carrier.meta.schema.field(unique_by).type)
+            unique = UniqueIds(RemoteIds(self._loop, carrier, kind), words.get("unique_window"))
+        publisher = Publisher(
+            RemoteTarget(self._loop, carrier),
+            self._declaration,
+            strict=carrier.meta.strict,
+            unique=unique,
+            unique_by=unique_by,
+            on_close=self._released,
+        )
+        self._publishers.append(publisher)
+        return publisher
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._stream.schema
+
+    @property
+    def head(self) -> Any:
+        """HEAD as no power cut can take it back: no later entry has a smaller order key. None: not known."""
+        return self._loop.run(self._stream.head())
+
+    @property
+    def next_index(self) -> int:
+        return self._loop.run(self._stream.next_index())
+
+    @property
+    def durable_index(self) -> int:
+        return self._loop.run(self._stream.durable_index())
+
+    def info(self) -> LogInfo:
+        return self._loop.run(self._stream.info())
+
+    def close(self) -> None:
+        """Let the calls of listeners that are under way end, then flush and release the publisher."""
+        if self._closed:
+            return
+        self._closed = True
+        self._stop_listeners()
+        for scan in list(self._scans):
+            scan.stop()
+        with ExitStack() as closing:  # all of them are closed, even if one cannot flush
+            for publisher in list(self._publishers):
+                closing.callback(publisher.close)
+
+    def __enter__(self) -> RemoteStream:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _scan(
+        self,
+        start: Place,
+        until: Place,
+        *,
+        follow: bool,
+        columns: Sequence[str] | None = None,
+        on_damage: OnDamage | None = None,
+    ) -> RemoteScan:
+        feed = self._stream.feed(start, until, follow=follow, columns=columns)
+        self._loop.run(feed.begin())
+        scan = RemoteScan(self._loop, feed, self._stream.where, follow, on_damage, self._scans.discard)
+        self._scans.add(scan)
+        return scan
+
+    @property
+    def _meta(self) -> Meta:
+        return self._stream.meta
+
+    def _released(self, publisher: Publisher) -> None:
+        if publisher in self._publishers:
+            self._publishers.remove(publisher)
+
+
+class RemoteScan:
+    """A feed as a blocking listener steps through it: while it looks at some items, the next ones come."""
+
+    def __init__(
+        self,
+        loop: LoopThread,
+        feed: Feed,
+        where: str,
+        follow: bool,
+        on_damage: OnDamage | None,
+        on_close: Callable[[RemoteScan], None],
+    ) -> None:
+        self.done = False
+        self.stopped = False
+        self._loop = loop
+        self._feed = feed
+        self._where = where
+        self._follow = follow
+        self._on_damage = on_damage
+        self._on_close = on_close
+        self._ready: deque[Item] = deque()
+        self._coming: Future[list[Item]] = loop.start(feed.more())
+        self._known_next = feed.known_next
+        self._seen = feed.index
+
+    @property
+    def index(self) -> int:
+        return self._seen
+
+    def next(self) -> Batch | Head | None:
+        """The next item; None if there is none yet, which only one that follows is told."""
+        while not self.done and not self.stopped:
+            if self._ready:
+                item = self._ready.popleft()
+                if not isinstance(item, Damage):
+                    self._seen = item.next_index
+                    return item
+                self._seen = max(self._seen, item.stop_lost or 0)
+                tell(item, self._where, self._on_damage)
+            elif self._follow and not self._coming.done() and self._seen >= self._known_next:
+                return None
+            else:
+                self._take()
+        return None
+
+    def _take(self) -> None:
+        try:
+            items = self._coming.result()
+        except CancelledError:
+            return
+        self.done = not items
+        self._known_next = self._feed.known_next
+        self._ready.extend(items)
+        if items and not self.stopped:
+            self._coming = self._loop.start(self._feed.more())
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Sleep until there may be more; False when the time came first, or this was stopped."""
+        if not self.stopped:
+            try:
+                self._coming.exception(timeout)
+            except (TimeoutError, CancelledError):
+                return False
+        return not self.stopped
+
+    def stop(self) -> None:
+        self.stopped = True
+        self._coming.cancel()
+
+    def close(self) -> None:
+        self.stop()
+        self._on_close(self)
+        self._loop.let_go(self._feed.close())

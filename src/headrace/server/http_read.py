@@ -1,0 +1,172 @@
+"""Reading a stream over HTTP: from a place on, as a response that goes on as entries arrive.
+
+GET /streams/{name}?from=…&key=…&until=…&count=…&columns=…&follow=…&format=json|arrow
+
+Programs that hold places in other forms say them as `to` (an index), `from_bits` and `until_bits` (order keys
+as their 64 sortable bits), and read on over damage with `damage=skip`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from headrace.kernel.errors import HeadraceError, Refused
+from headrace.log.damage import Damage
+from headrace.server.http_chunks import ArrowChunks, JsonChunks, Pieces
+from headrace.server.http_numbers import number
+from headrace.server.node import Node
+from headrace.server.stream_desk import StreamDesk
+from headrace.stream.key_text import parse_key
+from headrace.stream.places import END, START, Bits, Place, at_key
+from headrace.stream.scan import Scan
+from headrace.wire.http_words import ARROW, FROM, JSON_LINES, NEXT, STREAM, UNTIL
+
+_PARAMETERS = {
+    "from", "key", "from_bits", "until", "to", "until_bits", "count", "follow", "format", "columns", "damage"
+}  # fmt: skip
+_FOLLOW = {"true": True, "1": True, "yes": True, "": True, "false": False, "0": False, "no": False}
+
+
+class ReadRoutes:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/streams/{name}", self.read, allow_head=False)]
+
+    async def read(self, request: web.Request) -> web.StreamResponse:
+        desk = await self._node.stream(request.match_info["name"], request.headers.get(STREAM))
+        wanted = _Reading.of(request, desk)
+        pieces, headers = await self._node.in_pool(_open, desk, wanted)
+        response = web.StreamResponse(headers=headers)
+        desk.followers += 1
+        step: asyncio.Future[list[bytes]] | None = None
+        try:
+            while not pieces.over:
+                move = desk.next_move() if wanted.follow and not desk.ending else None
+                step = asyncio.ensure_future(self._node.in_pool(pieces.step))
+                made = await asyncio.shield(step)
+                await _send(request, response, made)  # an error before this has a status of its own
+                if wanted.follow and pieces.reached is not None:
+                    desk.followed_to[request.protocol] = pieces.reached
+                if not made and not pieces.over:
+                    if move is None:
+                        break
+                    await move.wait()
+            await _send(request, response, [pieces.end()])
+            await response.write_eof()
+        except ConnectionError:
+            pass  # the reader has gone
+        except HeadraceError:
+            if not response.prepared:
+                raise
+            if request.transport is not None:  # without its last chunk nobody takes it for the end
+                request.transport.abort()
+        finally:
+            desk.followers -= 1
+            desk.followed_to.pop(request.protocol, None)
+            if step is None or step.done():
+                pieces.close()
+            else:  # a reader that has gone may have left a step under way in the pool: it ends first
+                step.add_done_callback(lambda done: pieces.close())
+        return response
+
+
+async def _send(request: web.Request, response: web.StreamResponse, chunks: list[bytes]) -> None:
+    if not response.prepared:
+        await response.prepare(request)
+    for chunk in chunks:
+        await response.write(chunk)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a reader asks for, in the query."""
+
+    start: Place
+    until: Place
+    count: int | None
+    columns: list[str] | None
+    follow: bool
+    arrow: bool
+    skip_damage: bool
+
+    @classmethod
+    def of(cls, request: web.Request, desk: StreamDesk) -> _Reading:
+        query = request.query
+        if unknown := sorted(set(query) - _PARAMETERS):
+            raise Refused(
+                f"there is no parameter {unknown[0][:40]!r}: there are {', '.join(sorted(_PARAMETERS))}"
+            )
+        _one_of(query, "from", "key", "from_bits")
+        _one_of(query, "until", "to", "until_bits")
+        follow = _FOLLOW.get(query.get("follow", "false").lower())
+        if follow is None:
+            raise Refused(f"follow is true or false, not {query['follow'][:40]!r}")
+        if query.get("damage", "skip") != "skip":
+            raise Refused(f"damage is 'skip', or left out, not {query['damage'][:40]!r}")
+        return cls(
+            _start(query, desk),
+            _until(query, desk),
+            number(query["count"], "count") if "count" in query else None,
+            query["columns"].split(",") if "columns" in query else None,
+            follow,
+            _format(request) == "arrow",
+            "damage" in query,
+        )
+
+
+def _one_of(query: Any, *names: str) -> None:
+    if len(given := [name for name in names if name in query]) > 1:
+        raise Refused(f"give either `{given[0]}` or `{given[1]}`, not both")
+
+
+def _start(query: Any, desk: StreamDesk) -> Place:
+    if "key" in query:
+        return at_key(parse_key(query["key"], desk.stream))
+    if "from_bits" in query:
+        return Bits(number(query["from_bits"], "from_bits", bits=64))
+    text = query.get("from", "start")
+    return START if text == "start" else END if text == "end" else number(text, "from")
+
+
+def _until(query: Any, desk: StreamDesk) -> Place:
+    if "to" in query:
+        return number(query["to"], "to")
+    if "until_bits" in query:
+        return Bits(number(query["until_bits"], "until_bits", bits=64))
+    if "until" not in query:
+        return None
+    return END if query["until"] == "end" else at_key(parse_key(query["until"], desk.stream))
+
+
+def _open(desk: StreamDesk, wanted: _Reading) -> tuple[Pieces, dict[str, str]]:
+    """What is read, and what the answer says of it."""
+    damage: list[Damage] = []
+    scan = Scan(
+        desk.stream.log,
+        desk.stream.schema,
+        wanted.start,
+        wanted.until,
+        columns=wanted.columns,
+        on_damage=damage.append if wanted.skip_damage else None,
+    )
+    headers = {FROM: str(scan.index), NEXT: str(desk.stream.next_index)}
+    if scan.until is not None:
+        headers[UNTIL] = str(scan.until)
+    headers["Content-Type"] = ARROW if wanted.arrow else JSON_LINES
+    chunks = ArrowChunks(desk, scan.schema) if wanted.arrow else JsonChunks(desk)
+    return Pieces(scan, chunks, damage, wanted.count), headers
+
+
+def _format(request: web.Request) -> str:
+    wanted = request.query.get("format") or (
+        "arrow" if ARROW in request.headers.get("Accept", "") else "json"
+    )
+    if wanted not in ("json", "arrow"):
+        raise Refused(f"format is json or arrow, not {wanted[:40]!r}")
+    return wanted

@@ -1,0 +1,161 @@
+"""Writing in large parts over HTTP: many send runs of rows, and one has all of them land at once.
+
+PUT     /streams/{name}/staged/{query}/{batch}/{run}   one run: an Arrow IPC stream, with its checksum
+DELETE  /streams/{name}/staged/{query}/{batch}/{run}   remove it
+DELETE  /streams/{name}/staged/{query}                 remove all runs of a write that is given up
+POST    /streams/{name}/land                           the runs that are named become one atomic group
+
+A run is staged under an id of the sender's; the answer says the name by which it lands. Nobody sees staged
+rows; what is not landed is removed after a week. All of this is safe to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from aiohttp import web
+
+from headrace.kernel.errors import Refused, TooLarge
+from headrace.kernel.names import checked_name
+from headrace.log.disk import error_for
+from headrace.log.keys import KeyColumn
+from headrace.log.state import Commit
+from headrace.server.http_errors import answer
+from headrace.server.http_numbers import number
+from headrace.server.http_publish import decoded
+from headrace.server.node import Node
+from headrace.server.staged_landing import Landed, land_staged
+from headrace.server.staged_run import RUN_BYTES_MAX, checked_id, keep_run, named_run
+from headrace.stream.staging import Run, StagingArea, remove_runs
+from headrace.stream.stream import Stream
+from headrace.wire.http_words import CHECKSUM
+
+_STAGED_BYTES_MAX = 64 << 30
+"""Of all writes to one stream together."""
+_PIECE_BYTES = 1 << 20
+
+
+class StagingRoutes:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def routes(self) -> list[web.RouteDef]:
+        run = "/streams/{name}/staged/{query}/{batch}/{run}"
+        return [
+            web.put(run, self.stage),
+            web.delete(run, self.discard),
+            web.delete("/streams/{name}/staged/{query}", self.clear),
+            web.post("/streams/{name}/land", self.land),
+        ]
+
+    async def stage(self, request: web.Request) -> web.Response:
+        desk = await self._node.stream(request.match_info["name"])
+        run_id, checksum = checked_id(request.match_info["run"]), _checksum(request)
+        area, place = self._area(desk.stream), _place(request)
+        await self._node.in_pool(_check_room, area, request.content_length or 0)
+        async with self._received(request, area.folder(place)) as raw:
+            run = await self._node.in_pool(_kept, raw, run_id, checksum, desk.stream)
+        return answer({"run": Path(run.path).name, "rows": run.rows}, 201)
+
+    async def discard(self, request: web.Request) -> web.Response:
+        desk = await self._node.stream(request.match_info["name"])
+        run = named_run(self._area(desk.stream).folder(_place(request)), request.match_info["run"])
+        await self._node.in_pool(remove_runs, [run])
+        return answer({"removed": request.match_info["run"]})
+
+    async def clear(self, request: web.Request) -> web.Response:
+        desk, query = await self._node.stream(request.match_info["name"]), _query(request)
+        await self._node.in_pool(self._area(desk.stream).clear, query)
+        return answer({"removed": query})
+
+    async def land(self, request: web.Request) -> web.Response:
+        desk = await self._node.stream(request.match_info["name"])
+        wanted = decoded(await request.read(), Landed, '{"query": "…", "batch": 0, "runs": […]}')
+        wanted.check()
+        desk.lease.check(None)
+        work = partial(land_staged, desk.stream.name, self._area(desk.stream), wanted)
+        commit: Commit = await desk.ask(lambda publisher: publisher.lend(work))
+        if not commit.repeated:
+            desk.published_entries += commit.next_index - commit.base_index
+        return answer({"first": commit.base_index, "next": commit.next_index, "repeated": commit.repeated})
+
+    def _area(self, stream: Stream) -> StagingArea:
+        return StagingArea.of(self._node.store.path, stream.name)
+
+    @asynccontextmanager
+    async def _received(self, request: web.Request, folder: Path) -> AsyncIterator[Path]:
+        """The body as a file, which is gone afterwards unless it got another name."""
+        raw = folder / f".{uuid4().hex}.part"
+        file = await self._node.in_pool(_opened, raw)
+        try:
+            size = 0
+            with file:
+                async for piece in request.content.iter_chunked(_PIECE_BYTES):
+                    size += len(piece)
+                    if size > RUN_BYTES_MAX:
+                        raise TooLarge(f"a run has at most {RUN_BYTES_MAX} bytes: send it in several")
+                    await self._node.in_pool(_write, file, piece, raw)
+            yield raw
+        finally:
+            await self._node.in_pool(raw.unlink, missing_ok=True)
+
+
+def _opened(raw: Path) -> BinaryIO:
+    try:
+        raw.parent.mkdir(parents=True, exist_ok=True)
+        return raw.open("xb", buffering=0)
+    except OSError as error:
+        raise error_for(error, raw) from error
+
+
+def _write(file: BinaryIO, piece: bytes, raw: Path) -> None:
+    try:
+        while piece:
+            piece = piece[file.write(piece) :]
+    except OSError as error:
+        raise error_for(error, raw) from error
+
+
+def _kept(raw: Path, run_id: str, checksum: int, stream: Stream) -> Run:
+    meta = stream.log.meta
+    key = KeyColumn(meta.schema, meta.order_by) if meta.order_by else None
+    try:
+        return keep_run(raw, run_id, checksum, meta.schema, key)
+    except OSError as error:
+        raise error_for(error, raw) from error
+
+
+def _check_room(area: StagingArea, size: int) -> None:
+    if size > RUN_BYTES_MAX:
+        raise TooLarge(f"a run has at most {RUN_BYTES_MAX} bytes, not {size}: send it in several")
+    staged = 0
+    for path in area.path.rglob("*.arrow") if area.path.is_dir() else ():
+        try:
+            staged += path.stat().st_size
+        except FileNotFoundError:
+            continue  # landed just now
+    if staged + size > _STAGED_BYTES_MAX:
+        raise TooLarge(f"{staged} bytes are staged for this stream already: let them land first")
+
+
+def _checksum(request: web.Request) -> int:
+    text = request.headers.get(CHECKSUM, "")
+    try:
+        if len(text) == 16:
+            return int(text, 16)
+    except ValueError:
+        pass
+    raise Refused(f"{CHECKSUM} has 16 hexadecimal digits, not {text[:40]!r}")
+
+
+def _query(request: web.Request) -> str:
+    return checked_name(request.match_info["query"], "id of a query")
+
+
+def _place(request: web.Request) -> str:
+    return f"{_query(request)}/{number(request.match_info['batch'], 'batch')}"
