@@ -15,7 +15,7 @@ from rich.console import Console
 
 from bench.measure import Run, load, machine, markdown, render, workspace, write_json
 
-PARTS = {"log": "bench.log", "stream": "bench.stream", "journal": "bench.journal", "spark": "bench.spark"}
+PARTS = {name: f"bench.{name}" for name in ("log", "stream", "journal", "node", "spark")}
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 from rich.table import Table as RichTable
 
 ROOT = Path(__file__).resolve().parent.parent
-RATES = ("GB/s", "records/s", "entries/s", "M rows/s", "jobs/s", "commits/s", "commits/sync")
+RATES = ("GB/s", "MB/s", "records/s", "entries/s", "M rows/s", "jobs/s", "commits/s", "commits/sync")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,17 @@ def machine() -> str:
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    packages = ("pyarrow", "xxhash", "lmdb", "persist-queue", "pyspark", "greenstalk", "redis", "uvloop")
+    packages = (
+        "pyarrow",
+        "xxhash",
+        "lmdb",
+        "persist-queue",
+        "pyspark",
+        "greenstalk",
+        "redis",
+        "nats-py",
+        "uvloop",
+    )
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return (
         f"{os.cpu_count()} cores, {model}; Linux {platform.release()}; Python {platform.python_version()}, "

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.journal.data import DOMAIN, pages
 from bench.journal.queues import HOST
-from bench.journal.servers import headrace_server
 from bench.measure import Aim, Figure, Run, Table, percentile
+from bench.servers import headrace_server
 from headrace.client.fj import FjClient, connect
 from headrace.journal import Journal, JournalSettings, open_journal
 from headrace.log.settings import Durability

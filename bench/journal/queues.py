@@ -15,9 +15,8 @@ import greenstalk
 import redis
 
 from bench.journal.data import DOMAIN, LEASE_S, PRIORITY
+from bench.servers import HOST
 from headrace.client.fj import connect
-
-HOST = "127.0.0.1"
 
 
 class Queue(Protocol):
@@ -45,10 +44,7 @@ class HeadraceQueue:
         job.done()
 
     def put_many(self, resources: Sequence[str]) -> None:
-        with self._client.pipeline() as pipeline:
-            for resource in resources:
-                pipeline.put(resource)
-        pipeline.results()
+        self._client.put_batch(resources)
 
     def take_many(self, count: int) -> None:
         jobs = self._client.next_batch(count, DOMAIN, lease=LEASE_S)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.journal.data import GROUP, groups, pages
 from bench.journal.queues import BeanstalkQueue, HeadraceQueue, Queue, RedisQueue
-from bench.journal.servers import beanstalkd, headrace_server, installed, redis_server, version_of
 from bench.measure import Aim, Figure, Run, Table, best, timed
+from bench.servers import beanstalkd, headrace_server, installed, redis_server, version_of
 from headrace.journal import JournalSettings
 
 
@@ -49,7 +49,7 @@ def run(run: Run) -> Iterator[Table]:
     )
     together = Table(
         f"The journal over loopback, {GROUP:,} at once",
-        f"headrace: a pipeline of {GROUP:,} puts; next_batch and done_batch. beanstalkd: greenstalk, one at "
+        f"headrace: put_batch of {GROUP:,}; next_batch and done_batch. beanstalkd: greenstalk, one at "
         f"a time, as it has nothing else; by hand, {GROUP:,} commands sent before the answers are read. "
         "Redis: a pipeline; a script that leases all, and two commands that remove all.",
     )
@@ -80,7 +80,7 @@ def _queues(path: Path, safety: Safety, stack: ExitStack) -> dict[str, Queue]:
     if installed("beanstalkd"):
         queues[_STALK] = BeanstalkQueue(enter(beanstalkd(path / "beanstalkd", safety.beanstalkd_ms)))
     if installed("redis-server") and safety.redis is not None:
-        queues["Redis"] = RedisQueue(enter(redis_server(path / "redis", safety.redis)))
+        queues["Redis"] = RedisQueue(enter(redis_server(path / "redis", safety.redis)).port)
     for queue in queues.values():
         stack.callback(queue.close)
     return queues

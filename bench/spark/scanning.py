@@ -39,7 +39,7 @@ def _scans(run: Run, spark: SparkSession, rows: int, schema: pa.Schema, what: st
         }
         if schema is TEN_COLUMNS:
             frames["headrace, 2 of 10 columns"] = stream.option("columns", "id,price").load()
-        times = best(3, {name: _scan(frame) for name, frame in frames.items()})
+        times = best(3, {name: scan_of(frame) for name, frame in frames.items()})
     rate = {name: rows / spent / 1e6 for name, spent in times.items()}
     table = Table(f"Spark scans {rows:,} rows of {what}", _NOTE)
     aims = {"Parquet, uncompressed": aim, "JSON lines": Aim(ratio=5)}
@@ -53,7 +53,9 @@ def _scans(run: Run, spark: SparkSession, rows: int, schema: pa.Schema, what: st
     return table
 
 
-def _scan(frame: DataFrame) -> Callable[[], float]:
+def scan_of(frame: DataFrame) -> Callable[[], float]:
+    """Reads all rows of it; answers seconds."""
+
     def scan() -> float:
         with timed() as spent:
             frame.write.format("noop").mode("overwrite").save()
