@@ -33,7 +33,10 @@ class Running:
     async def _run(self) -> None:
         store, url, name, how = self._arguments
         with hr.open(store) as opened:
-            self._replica = Replica(opened, NodeLine(url, how.pop("token", None)), name, **how)
+            line = NodeLine(
+                url, **{word: how.pop(word) for word in ("token", "ca", "patience") if word in how}
+            )
+            self._replica = Replica(opened, line, name, **how)
             self._loop = asyncio.get_running_loop()
             self._started.set()
             try:

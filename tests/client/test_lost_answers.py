@@ -15,17 +15,16 @@ from headrace.client.errors import ConnectionLost
 from headrace.client.remote_journal import RemoteJournal
 from headrace.journal.journal import Journal
 from headrace.journal.value import Type
-
-from .cutting_proxy import CuttingProxy, cutting
+from proxy import Losing, Proxy
 
 
 @pytest.fixture(scope="module")
-def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, CuttingProxy, hr.Store]]:
+def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Proxy, hr.Store]]:
     """A client, the proxy that it talks through, and the node's own store."""
     with (
         served(tmp_path_factory.mktemp("lost") / "store") as node,
-        cutting(node.ask.port) as proxy,
-        hr.connect(f"http://127.0.0.1:{proxy.port}") as store,
+        Proxy(("127.0.0.1", node.ask.port)) as proxy,
+        hr.connect(proxy.url) as store,
     ):
         yield store, proxy, node.store
 
@@ -36,37 +35,37 @@ def named(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def jobs(parts: tuple[Any, CuttingProxy, hr.Store], named: str) -> RemoteJournal:
+def jobs(parts: tuple[Any, Proxy, hr.Store], named: str) -> RemoteJournal:
     journal: RemoteJournal = parts[0].journal(named)
     return journal
 
 
 @pytest.fixture
-def proxy(parts: tuple[Any, CuttingProxy, hr.Store]) -> Iterator[CuttingProxy]:
-    proxy, before = parts[1], parts[1].lost
+def proxy(parts: tuple[Any, Proxy, hr.Store]) -> Iterator[Proxy]:
+    proxy, before = parts[1], parts[1].cuts
     yield proxy
-    assert proxy.lost > before
+    assert proxy.cuts > before
 
 
 @pytest.fixture
-def there(parts: tuple[Any, CuttingProxy, hr.Store], named: str, jobs: RemoteJournal) -> Journal:
+def there(parts: tuple[Any, Proxy, hr.Store], named: str, jobs: RemoteJournal) -> Journal:
     """The same journal, as the node has it."""
     return parts[2].journal(named)
 
 
 @pytest.mark.parametrize("answers", [1, 3])
 def test_a_put_is_answered_with_the_id_of_its_one_job(
-    jobs: RemoteJournal, proxy: CuttingProxy, there: Journal, answers: int
+    jobs: RemoteJournal, proxy: Proxy, there: Journal, answers: int
 ) -> None:
-    proxy.lose(answers)
+    proxy.harm = Losing(answers)
     id_ = jobs.put("r", value=5)
     assert [(info.id, info.value) for info in there.jobs()] == [(id_, 5)]
 
 
 def test_a_put_whose_job_was_taken_meanwhile_is_not_put_again(
-    jobs: RemoteJournal, proxy: CuttingProxy, there: Journal
+    jobs: RemoteJournal, proxy: Proxy, there: Journal
 ) -> None:
-    proxy.lose()
+    proxy.harm = Losing()
     id_ = jobs.put("r")
     taken = there.next()
     assert taken
@@ -74,23 +73,21 @@ def test_a_put_whose_job_was_taken_meanwhile_is_not_put_again(
     assert there.stats().pending == 0
 
 
-def test_a_batch_that_is_put_once_is_there_once(
-    jobs: RemoteJournal, proxy: CuttingProxy, there: Journal
-) -> None:
-    proxy.lose()
+def test_a_batch_that_is_put_once_is_there_once(jobs: RemoteJournal, proxy: Proxy, there: Journal) -> None:
+    proxy.harm = Losing()
     assert jobs.put_batch(["a", "b"], once=("writer", 1)) == []
     assert there.stats().pending == 2
 
 
 @pytest.mark.parametrize("end", ["done", "fail", "extend"])
 def test_the_end_of_a_lease_is_answered_as_it_was(
-    jobs: RemoteJournal, proxy: CuttingProxy, there: Journal, end: str
+    jobs: RemoteJournal, proxy: Proxy, there: Journal, end: str
 ) -> None:
     jobs.put("r")
     job = jobs.next(lease="1h")
     assert job
     before = job.lease_until_us
-    proxy.lose(2)
+    proxy.harm = Losing(2)
     if end == "extend":
         job.extend("2h")
         assert job.lease_until_us > before
@@ -101,13 +98,13 @@ def test_the_end_of_a_lease_is_answered_as_it_was(
     assert (stats.leased, stats.pending) == (0, 1 if end == "fail" else 0)
 
 
-def test_values_are_set_and_read_again(jobs: RemoteJournal, proxy: CuttingProxy) -> None:
+def test_values_are_set_and_read_again(jobs: RemoteJournal, proxy: Proxy) -> None:
     for verb in (lambda: jobs.set("k", 5), lambda: jobs.lock("k", "me"), lambda: jobs.get("k")):
-        proxy.lose()
+        proxy.harm = Losing()
         verb()
-    proxy.lose()
+    proxy.harm = Losing()
     assert [value.value for value in jobs.range()] == [5]
-    proxy.lose()
+    proxy.harm = Losing()
     assert jobs.stats().values == 1
 
 
@@ -131,20 +128,20 @@ def _value(there: Journal, key: str) -> Any:
 
 @pytest.mark.parametrize("verb", _UNSAFE)
 def test_what_cannot_be_repeated_says_that_nobody_knows_and_is_done_once(
-    jobs: RemoteJournal, proxy: CuttingProxy, there: Journal, verb: str
+    jobs: RemoteJournal, proxy: Proxy, there: Journal, verb: str
 ) -> None:
     there.put("r")
     there.set("n", 0)
     there.set("b", False)
     ask, was_done = _UNSAFE[verb]
-    proxy.lose()
+    proxy.harm = Losing()
     with pytest.raises(ConnectionLost):
         ask(jobs)
     assert was_done(there)
 
 
 def test_whoever_listens_is_told_again_after_the_connection_broke(
-    parts: tuple[Any, CuttingProxy, hr.Store], jobs: RemoteJournal, there: Journal
+    parts: tuple[Any, Proxy, hr.Store], jobs: RemoteJournal, there: Journal
 ) -> None:
     told: queue.Queue[tuple[str, Type]] = queue.Queue()
     stop = jobs.listen("k", lambda key, kind: told.put((key, kind)))

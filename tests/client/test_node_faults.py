@@ -21,7 +21,7 @@ from headrace.client.node_line import Patience
 from headrace.kernel.backoff import Backoff
 from headrace.kernel.errors import Broken, Fenced
 from headrace.stream import PublisherTaken
-from proxy import Cutting, Delaying, Harm, Proxy
+from proxy import Cutting, Delaying, Harm, Proxy, Swallowing
 from server.http_node import Daemon
 from stream.samples import Number, in_thread, until
 
@@ -32,10 +32,6 @@ SOON = Patience(pause=Backoff(first_s=0.005, factor=1.5, longest_s=0.1))
 HARMS = {"cuts": lambda: Cutting(Random(1), 3_000), "delays": lambda: Delaying(Random(2), 0.002)}
 
 
-def proxied(url: str) -> Proxy:
-    return Proxy(("127.0.0.1", int(url.rsplit(":", 1)[1])))
-
-
 def numbers(path: Path) -> list[int]:
     with hr.open(path) as store:
         return [entry.value.n for entry in store.stream("s", Number).listen()]
@@ -43,7 +39,7 @@ def numbers(path: Path) -> list[int]:
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_what_one_publisher_was_told_is_there_once_and_in_order(place: Path, harm: str) -> None:
-    with node(place / "data") as url, proxied(url) as proxy, hr.connect(proxy.url, patience=SOON) as store:
+    with node(place / "data") as url, Proxy.to(url) as proxy, hr.connect(proxy.url, patience=SOON) as store:
         stream = store.stream("s", Number)
         proxy.harm = HARMS[harm]()
         proxy.cut_all()
@@ -69,7 +65,7 @@ def test_several_publishers_share_a_stream_over_cuts_and_each_keeps_its_order(pl
                 if n % 40 == 0:
                     publisher.flush()
 
-    with node(place / "data") as url, proxied(url) as proxy:
+    with node(place / "data") as url, Proxy.to(url) as proxy:
         with hr.connect(url) as store:
             store.stream("s", Number)
         proxy.harm = Cutting(Random(3), 4_000)
@@ -88,7 +84,7 @@ def test_listeners_of_every_kind_hear_each_entry_once_over_any_number_of_cuts(pl
             stream = await store.stream("s", Number)
             return [entry.value.n async for entry in stream.listen(until=ENTRIES, follow=True)]
 
-    with node(place / "data") as url, proxied(url) as proxy, hr.connect(proxy.url, patience=SOON) as store:
+    with node(place / "data") as url, Proxy.to(url) as proxy, hr.connect(proxy.url, patience=SOON) as store:
         stream = store.stream("s", Number)
         proxy.harm = Cutting(Random(4), 20_000)
         proxy.cut_all()
@@ -149,21 +145,14 @@ def test_kills_of_the_node_under_load_lose_and_double_nothing(place: Path) -> No
     daemon.kill()
 
 
-class Silent(Harm):
-    """What the node answers never comes."""
-
-    def pieces(self, piece: bytes) -> Any:
-        return iter(())
-
-
 def test_what_is_in_doubt_is_told_apart_from_what_comes_next(place: Path) -> None:
     """An answer does not come, the caller gives up on that batch and comes with another one."""
     hasty = Patience(answer_s=2.0, away_s=0.1)
-    with node(place / "data") as url, proxied(url) as proxy, hr.connect(proxy.url, patience=hasty) as store:
+    with node(place / "data") as url, Proxy.to(url) as proxy, hr.connect(proxy.url, patience=hasty) as store:
         with hr.connect(url) as straight:
             straight.stream("s", Number)
         publisher = store.stream("s", Number).publisher()
-        proxy.harm = Silent()
+        proxy.harm = Swallowing()
         proxy.cut_all()
         with pytest.raises(hr.HeadraceError):
             publisher.publish_batch(pa.table({"n": [1, 2]}))

@@ -90,9 +90,11 @@ class Feed:
                     return items
                 if not chunk:
                     await self._ended()
-            except (aiohttp.ClientError, ConnectionError, ProtocolError, *AWAY):
+            except (aiohttp.ClientError, ConnectionError, ProtocolError, *AWAY) as error:
                 if self._closed:
                     break
+                if isinstance(error, TimeoutError):  # a dead line, or nothing was published: ask again
+                    self._away = 0
                 await self._lost()
         await self.close()
         return []

@@ -20,6 +20,7 @@ from headrace.client.blocking import FjClient, Pending, Pipeline, Push
 from headrace.client.errors import CannotConnect
 from headrace.client.line import Line
 from headrace.kernel.clock import Clock
+from headrace.kernel.dead_lines import watch
 from headrace.wire.fj import Limits
 
 __all__ = ["AsyncFjClient", "FjClient", "Pending", "Pipeline", "Push", "aconnect", "connect"]
@@ -58,4 +59,5 @@ async def aconnect(
     connected = transport.get_extra_info("socket")
     with contextlib.suppress(OSError):  # closed by the server already: the first call will tell why
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        watch(connected, timeout)
     return AsyncFjClient(link, clock)

@@ -11,6 +11,7 @@ from headrace.client.awaited import Link
 from headrace.client.errors import CannotConnect, ConnectionLost
 from headrace.client.line import Line
 from headrace.client.node_line import NodeLine, failure, path_of
+from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import HeadraceError
 from headrace.wire.http_words import FJ
 
@@ -61,6 +62,7 @@ async def async_link(node: NodeLine, name: str) -> Link:
     connected = transport.get_extra_info("socket")
     if connected is not None:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        watch(connected, node.patience.answer_s)
     link = Link(where, node.patience.answer_s)
     transport.set_protocol(link)
     link.connection_made(transport)

@@ -18,6 +18,7 @@ from typing import Protocol
 from headrace.client.conversation import Conversation, lost
 from headrace.client.errors import CannotConnect, NoAnswer
 from headrace.journal.errors import BadRequest
+from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import Closed, HeadraceError
 from headrace.wire.fj import Function, Limits, Reply, Request
 
@@ -85,6 +86,7 @@ class Line:
     def over(cls, connected: socket.socket, where: str, timeout: float, limits: Limits | None = None) -> Line:
         """A line over a connection that speaks FJ from now on."""
         connected.settimeout(None)
+        watch(connected, timeout)  # for who waits to be pushed something
         limit = struct.pack("ll", *divmod(max(1, round(timeout * 1_000_000)), 1_000_000))
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

@@ -40,8 +40,9 @@ class Patience:
 
     connect_s: float = 10.0
     answer_s: float = 60.0
+    """For a whole answer; or for the next piece of one that goes on, which is asked for again then."""
     away_s: float = 60.0
-    """How long what is safe to repeat is sent again."""
+    """How long what is safe to repeat is sent again, from the first time on that it failed."""
     pause: Backoff = _PAUSE
 
 
@@ -89,13 +90,14 @@ class NodeLine:
     ) -> T:
         """Do what is safe to repeat again and again, while the node is away."""
         loop = asyncio.get_running_loop()
-        deadline, attempts = loop.time() + self.patience.away_s, 0
+        deadline, attempts = 0.0, 0
         while True:
             try:
                 return await work()
             except repeated as error:
                 attempts += 1
                 pause = self.patience.pause.pause_s(attempts)
+                deadline = deadline or loop.time() + self.patience.away_s
                 if self._closed or loop.time() + pause > deadline:
                     raise error
                 await asyncio.sleep(pause)
@@ -104,7 +106,7 @@ class NodeLine:
     async def reading(
         self, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A response that goes on. Between its pieces any time may pass."""
+        """A response that goes on. One that says nothing for `answer_s` is lost: nobody can tell why."""
         method = "POST" if body else "GET"
         async with self._response(method, path, headers or {}, body, endless=True) as response:
             yield response
@@ -130,7 +132,9 @@ class NodeLine:
             raise Closed(f"the connection to {self.url} is closed")
         patience = self.patience
         limit = aiohttp.ClientTimeout(
-            sock_connect=patience.connect_s, total=None if endless else patience.answer_s
+            sock_connect=patience.connect_s,
+            sock_read=patience.answer_s if endless else None,
+            total=None if endless else patience.answer_s,
         )
         began = False
         try:

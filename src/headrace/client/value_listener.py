@@ -16,8 +16,6 @@ from headrace.journal.value import Type
 from headrace.kernel.errors import HeadraceError
 
 Told = Callable[[str, Type], None]
-_SILENCE_S = 60.0
-"""A node says something every 15 s, if only that it is there."""
 _logger = logging.getLogger("headrace.client")
 
 
@@ -62,8 +60,6 @@ class ValueListener:
                 except AWAY:
                     if not begun.done() or self._line.closed:
                         raise
-                except TimeoutError:
-                    pass  # nothing was heard for too long: the node may have gone without a word
                 attempts += 1
                 await asyncio.sleep(pause.pause_s(attempts))
         except HeadraceError as error:
@@ -74,11 +70,6 @@ class ValueListener:
 
     async def _changes(self) -> AsyncIterator[Type]:
         async with self._line.reading(self._wanted.verb, self._wanted) as response:
-            lines = lines_of(response)
-            while True:
-                try:
-                    line = await asyncio.wait_for(anext(lines), _SILENCE_S)
-                except StopAsyncIteration:
-                    return
+            async for line in lines_of(response):
                 if line:
                     yield read_type(msgspec.json.decode(line, type=_Change).type)

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 from headrace.journal import checks
 from headrace.journal.journal import Journal
+from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import HeadraceError
 from headrace.server.fj_connection import Connection
 from headrace.server.fj_functions import Functions, waits_for_disk
@@ -47,6 +48,8 @@ class ServerLimits:
     """Replies that may wait for one peer before nothing more is read from it."""
     listened_keys: int = 10_000
     """Keys that one connection may listen to."""
+    silent_s: float = 60.0
+    """A peer whose machine does not answer for so long is gone, also while there is nothing to send."""
     drain_s: float = 5.0
     """How long stopping waits for replies to leave."""
 
@@ -92,6 +95,8 @@ class FjServer:
 
     async def listen(self, host: str, port: int) -> None:
         self._server = await self._loop.create_server(lambda: Connection(self), host, port)
+        for each in self._server.sockets:
+            watch(each, self.limits.silent_s)
 
     def adopt(self, transport: asyncio.Transport) -> None:
         """A connection that was made elsewhere speaks FJ from now on."""

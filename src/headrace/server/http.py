@@ -17,6 +17,7 @@ from contextlib import nullcontext, suppress
 
 from aiohttp import web
 
+from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import Busy, Closed, HeadraceError
 from headrace.server.http_door import Door
 from headrace.server.http_errors import Handler, answer, code_of, errors_as_json
@@ -85,6 +86,8 @@ class HttpServer:
             backlog=_BACKLOG,
             ssl_handshake_timeout=None if tls is None else server._limits.head_s,
         )
+        for each in server._listening.sockets:
+            watch(each, server._limits.silent_s)
         return server
 
     @property

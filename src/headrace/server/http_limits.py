@@ -35,6 +35,8 @@ class HttpLimits:
     body_s: float = 20.0
     """In which at least `progress_bytes` of a body must come, and of an answer must be taken."""
     progress_bytes: int = 16 << 10
+    silent_s: float = 60.0
+    """A peer whose machine does not answer for so long is gone, also while there is nothing to send."""
     keep_alive_s: float = 75.0
     """A connection without a request."""
     drain_s: float = 10.0
