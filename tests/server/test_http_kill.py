@@ -20,7 +20,7 @@ import headrace as hr
 
 from .http_node import Asking, Daemon
 
-ROUNDS = 40 if os.environ.get("HEADRACE_CAMPAIGN") else 1
+ROUNDS = 60 if os.environ.get("HEADRACE_CAMPAIGN") else 1
 PUBLISHERS = 4
 ROWS = 3
 GONE = (OSError, http.client.HTTPException, json.JSONDecodeError)
