@@ -1,8 +1,8 @@
 """The node's clock jumps, forward and back, while it is used: what is held stays held, and nothing is lost.
 
 Leases of publishers and of positions are measured by a clock that cannot jump. What is stored with a time of
-its own (expiry of tokens, leases of jobs, ages of segments) follows the clock: what is too late has ended, and
-is told so. What was due once stays due.
+its own (expiry of tokens, leases of jobs, ages of segments) follows the clock: what is too late has ended,
+and is told so. What was due once stays due.
 """
 
 from __future__ import annotations
