@@ -8,7 +8,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from headrace.client.awaited import Link
-from headrace.client.errors import CannotConnect, ConnectionLost
+from headrace.client.errors import CannotConnect, ConnectionLost, nobody
 from headrace.client.line import Line
 from headrace.client.node_line import NodeLine, failure, path_of
 from headrace.kernel.dead_lines import watch
@@ -50,7 +50,7 @@ async def async_link(node: NodeLine, name: str) -> Link:
     try:
         transport, handshake = await asyncio.wait_for(opening, node.patience.connect_s)
     except (OSError, TimeoutError) as error:
-        raise CannotConnect(f"nobody answers at {node.url} ({error}): is it running?") from error
+        raise nobody(node.url, error) from error
     try:
         _check(await asyncio.wait_for(handshake.head, node.patience.answer_s))
     except TimeoutError as error:

@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 from aiohttp.abc import AbstractStreamWriter
 
-from headrace.client.errors import CannotConnect, ConnectionLost, NoAnswer
+from headrace.client.errors import CannotConnect, ConnectionLost, NoAnswer, nobody
 from headrace.kernel.backoff import Backoff
 from headrace.kernel.errors import BadSettings, Broken, Busy, Closed, HeadraceError, Refused, by_code
 
@@ -146,7 +146,7 @@ class NodeLine:
                 began = True
                 yield response
         except aiohttp.ClientConnectorError as error:
-            raise CannotConnect(f"nobody answers at {self.url} ({error.os_error}): is it running?") from error
+            raise nobody(self.url, error.os_error) from error
         except (aiohttp.ClientError, ConnectionError) as error:
             raise ConnectionLost(f"the connection to {self.url} broke ({error or 'closed'})") from error
         except TimeoutError as error:
