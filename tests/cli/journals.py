@@ -24,10 +24,16 @@ class Journals:
     store: Path
     server: str | None = None
 
+    @property
+    def over_fj(self) -> bool:
+        return self.server is not None and not self.server.startswith("http")
+
     def run(self, verb: str, *words: str | Path, given: bytes = b"") -> Outcome:
-        if self.server is not None:
+        if self.over_fj:
+            assert self.server is not None
             return headrace("journal", verb, "--server", self.server, *words, given=given)
-        return headrace("journal", verb, "--store", self.store, "pages", *words, given=given)
+        where = ("--store", self.store) if self.server is None else ("--server", self.server)
+        return headrace("journal", verb, *where, "pages", *words, given=given)
 
     def __call__(self, verb: str, *words: str | Path, given: bytes = b"") -> Outcome:
         """The same, which must succeed."""

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 from tests.cli.journals import Journals, served
 
+from conformance.faces import node
 
-@pytest.fixture(params=["store", "server"])
+
+@pytest.fixture(params=["store", "node", "server"])
 def pages(request: pytest.FixtureRequest, place: Path) -> Iterator[Journals]:
     if request.param == "store":
         yield Journals(place / "data")
+    elif request.param == "node":
+        with node(place / "data") as url:
+            yield Journals(place / "data", url)
     else:
         with served(place / "data") as address:
             yield Journals(place / "data", address)
@@ -48,7 +53,7 @@ def test_next_prints_the_id_and_the_resource(pages: Journals) -> None:
     pages("put", "a b")
     id_, resource = pages("next").text.rstrip("\n").split("\t")
     assert resource == "a b"
-    assert id_ == ("0" if pages.server is None else "-"), "a server does not tell ids"
+    assert id_ == ("-" if pages.over_fj else "0"), "a server does not tell ids"
 
 
 def test_priorities_due_times_and_domains(pages: Journals) -> None:

@@ -63,18 +63,18 @@ def test_nobody_at_the_address_is_one_line(place: Path) -> None:
         pages = Journals(place, f"127.0.0.1:{nobody.getsockname()[1]}")
         assert "error (cannot_connect): nobody answers at 127.0.0.1:" in pages.refused("get", "k")
     for address in ("localhost", "localhost:http", "localhost:0", ":70000"):
-        assert "is not HOST:PORT" in Journals(place, address).refused("get", "k", code=2)
+        assert "not HOST:PORT" in Journals(place, address).refused("get", "k", code=2)
 
 
 def test_what_a_server_cannot_be_asked_for_is_told(place: Path) -> None:
     with served(place / "data") as address:
         pages = Journals(place / "data", address)
-        for verb in ("ls", "stats", "redrive"):
+        for verb in ("ls", "stats", "redrive", "create"):
             said = pages.refused(verb)
-            assert f"`{verb}` works on the files of a store" in said
+            assert f"`{verb}` cannot be asked for over FJ" in said
         said = headrace("journal", "put", "pages", "a", "--server", address)
         assert said.code == 2
-        assert "with --server, leave the journal's NAME out" in said.err
+        assert "with --server HOST:PORT, leave the journal's NAME out" in said.err
         pages("put", "a")
         pages("next")
         assert "give --lease-until" in pages.refused("fail", "a")

@@ -1,6 +1,7 @@
 """A node's memory is bounded: by what readers do not take, and by what publishers send all at once.
 
-What is measured is a process of its own, against the bounds that docs/guide/operations.md tells. They are far below what would be needed if anything were kept for each reader, or every body were taken.
+What is measured is a process of its own, against the bounds that docs/guide/operations.md tells. They are far
+below what would be needed if anything were kept for each reader, or every body were taken.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ FREELY = 64 * MIB
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    started = Daemon(tmp_path_factory.mktemp("memory") / "store", "--limit", f"bodies_bytes={BODIES}", "--log-level", "error")
+    started = Daemon(
+        tmp_path_factory.mktemp("memory") / "store",
+        "--limit",
+        f"bodies_bytes={BODIES}",
+        "--log-level",
+        "error",
+    )
     started.ask.done("PUT", "/streams/s", {"fields": {"n": "int64", "text": "string"}})
     try:
         yield started

@@ -10,12 +10,13 @@ import msgspec
 import typer
 
 from headrace.cli.console import Console, aligned, printable
+from headrace.cli.journal_on_node import OnNode
 from headrace.cli.journal_open import JournalName, Place
 from headrace.cli.journal_verbs import check_journal, patient
 from headrace.cli.options import Json, with_options
 from headrace.cli.quantities import parse_size, plural
-from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, opened_store
-from headrace.journal import JournalSettings
+from headrace.cli.stream_open import opened_store
+from headrace.journal import Journal, JournalSettings
 from headrace.kernel.errors import Refused
 from headrace.log.settings import Durability
 from headrace.store import open_store
@@ -75,7 +76,7 @@ def create(
     change: Annotated[
         bool, typer.Option("--change", help="Set one that is there anew; what is not given stays.")
     ] = False,
-    store: StoreDir = DEFAULT_STORE,
+    place: Place,
     json: Json = False,
 ) -> None:
     """Make a new, empty journal, or change how one is set.
@@ -83,17 +84,20 @@ def create(
     Example: headrace journal create pages --max-attempts 5 --lease 2h
     """
     console = Console(json)
-    with open_store(store) as opened:
-        there, before = opened.has_journal(name), JournalSettings()
+    if not place.on_node:
+        place.check_local("create")
+    with place.node() if place.on_node else open_store(place.store) as opened:
+        there, before, where = opened.has_journal(name), JournalSettings(), place.server or place.store
         if there and not change:
-            raise Refused(f"there is a journal {name!r} in {store} already: change it with --change")
+            raise Refused(f"there is a journal {name!r} in {where} already: change it with --change")
         if change:
             check_journal(opened, name)
             with patient(lambda: opened.journal(name)) as journal:
                 before = journal.settings
         settings = policy.settings(before)
         with patient(lambda: opened.journal(name, settings)) as journal:
-            facts = {"name": name, "path": printable(journal.engine.path), "settings": settings}
+            path = journal.engine.path if isinstance(journal, Journal) else f"{where}/journals/{name}"
+            facts = {"name": name, "path": printable(path), "settings": settings}
     shown = aligned(msgspec.to_builtins(settings).items())
     console.answer(facts, f"{'changed' if there else 'created'} journal {name}\n{shown}")
 
@@ -115,15 +119,19 @@ def redrive(
 
     Example: headrace journal redrive pages https://example.com/a
     """
-    place.check_local("redrive")
     console = Console(json)
-    with opened_store(place.store) as opened:
-        check_journal(opened, name)
-        with (
-            console.progress("redriving"),
-            closing(patient(lambda: opened.journal(name))) as journal,
-        ):
-            count = journal.redrive(resources or None)
+    if place.on_node:
+        with place.node() as node:
+            count = OnNode(node, name, console).redrive(resources or None)
+    else:
+        place.check_local("redrive")
+        with opened_store(place.store) as opened:
+            check_journal(opened, name)
+            with (
+                console.progress("redriving"),
+                closing(patient(lambda: opened.journal(name))) as journal,
+            ):
+                count = journal.redrive(resources or None)
     console.answer(
         {"name": name, "count": count}, f"{plural(count, 'dead job is', 'dead jobs are')} due again"
     )

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,6 +19,7 @@ import msgspec
 import typer
 
 from headrace.cli.console import Advance, Console, Exit, aligned, printable
+from headrace.cli.journal_on_node import OnNode
 from headrace.cli.journal_open import JournalName, Place, connected
 from headrace.cli.journal_shown import event_facts, event_line, shown_data, shown_time
 from headrace.cli.journal_verbs import log_path
@@ -33,7 +36,6 @@ from headrace.journal.value import decode
 from headrace.kernel.clock import SystemClock
 from headrace.kernel.errors import HeadraceError
 from headrace.log import Log
-from headrace.store import Store
 
 _COLUMNS = ("name", "pending", "leased", "dead", "values", "bytes")
 _JOB_COLUMNS = ("id", "state", "priority", "due", "attempts", "until", "resource", "value")
@@ -58,15 +60,26 @@ def ls(
 
     Example: headrace journal ls pages --state dead
     """
-    place.check_local("ls")
     console = Console(json)
+    if not name and (state is not None or count is not None):
+        raise typer.BadParameter("it is about jobs: name the journal", param_hint="--state")
+    if place.on_node:
+        with place.node() as node:
+            if name:
+                _show_jobs(name, state, OnNode(node, name, console).job_rows(state, count), console)
+            else:
+                counted = ((each, OnNode(node, each, console).counted) for each in node.journals())
+                _list_journals(node.url, list(counted), console)
+        return
+    place.check_local("ls")
     with opened_store(place.store) as opened:
         if name:
-            _list_jobs(opened, name, state, count, console)
+            with console.progress("reading") as advance:
+                rows = list(_job_rows(log_path(opened, name), state, count, advance))
+            _show_jobs(name, state, rows, console)
         else:
-            if state is not None or count is not None:
-                raise typer.BadParameter("it is about jobs: name the journal", param_hint="--state")
-            _list_journals(opened, console)
+            files = [(each, partial(_counted, log_path(opened, each))) for each in opened.journals()]
+            _list_journals(opened.path, files, console)
 
 
 @with_options
@@ -75,10 +88,14 @@ def stats(name: JournalName, place: Place, json: Json = False) -> None:
 
     Example: headrace journal stats pages --json
     """
-    place.check_local("stats")
     console = Console(json)
-    with opened_store(place.store) as opened, console.progress("reading"):
-        facts = {"name": name, **_counted(log_path(opened, name))}
+    if place.on_node:
+        with place.node() as node:
+            facts = {"name": name, **OnNode(node, name, console).counted()}
+    else:
+        place.check_local("stats")
+        with opened_store(place.store) as opened, console.progress("reading"):
+            facts = {"name": name, **_counted(log_path(opened, name))}
     lines: list[tuple[str, object]] = []
     for fact, value in facts.items():
         title = fact.replace("_", " ")
@@ -120,8 +137,15 @@ def watch(
     Example: headrace journal watch pages --from start
     """
     console = Console(json)
+    if place.on_node:
+        with place.node() as node:
+            changes = OnNode(node, name, console).changes(_one_key(key, watching))
+            _tell_changes(changes, key, watching.count, console)
+        return
     if place.server is not None:
-        _watch_server(place.server, key, watching, console)
+        with connected(place.server) as client:
+            client.listen(_one_key(key, watching))
+            _tell_changes(((push.key, push.type) for push in client.pushes()), key, watching.count, console)
         return
     with opened_store(place.store) as opened, Log.open(log_path(opened, name), read_only=True) as log:
         left = watching.count
@@ -135,13 +159,16 @@ def watch(
                 return
 
 
-def _list_journals(store: Store, console: Console) -> None:
-    rows, failed, names = list[dict[str, object]](), False, store.journals()
+def _list_journals(
+    place: object, journals: Sequence[tuple[str, Callable[[], dict[str, Any]]]], console: Console
+) -> None:
+    """Each by its name, and what counts it."""
+    rows, failed = list[dict[str, object]](), False
     with console.progress("looking") as advance:
-        for done, name in enumerate(names):
-            advance(done, len(names))
+        for done, (name, counted) in enumerate(journals):
+            advance(done, len(journals))
             try:
-                facts = _counted(log_path(store, name))
+                facts = counted()
             except HeadraceError as error:
                 console.note(f"journal {name!r} cannot be read ({error.code}): {error}")
                 failed = True
@@ -149,39 +176,37 @@ def _list_journals(store: Store, console: Console) -> None:
             facts |= {"name": name, "bytes": facts["log_bytes"]}
             rows.append({column: facts[column] for column in _COLUMNS})
     if console.json:
-        console.answer({"store": printable(store.path), "journals": rows}, "")
+        console.answer({"store": printable(str(place)), "journals": rows}, "")
     elif rows:
         console.table(_COLUMNS, [list(row.values()) for row in rows])
     elif not failed:
-        console.note(f"{store.path} has no journals yet: make one with `headrace journal create` or `put`")
+        console.note(f"{place} has no journals yet: make one with `headrace journal create` or `put`")
     if failed:
         raise typer.Exit(Exit.DAMAGE)
 
 
-def _list_jobs(store: Store, name: str, state: JobState | None, count: int | None, console: Console) -> None:
-    with console.progress("reading") as advance:
-        rows = list(_job_rows(log_path(store, name), state, count, advance))
+def _show_jobs(
+    name: str, state: JobState | None, rows: Sequence[tuple[object, ...]], console: Console
+) -> None:
     if console.json:
         for row in rows:
-            console.write(msgspec.json.encode(row) + b"\n")
+            console.write(msgspec.json.encode(dict(zip(_JOB_COLUMNS, row, strict=True))) + b"\n")
     elif rows:
-        console.table(
-            _JOB_COLUMNS, [["-" if cell is None else cell for cell in row.values()] for row in rows]
-        )
+        console.table(_JOB_COLUMNS, [["-" if cell is None else cell for cell in row] for row in rows])
     else:
         console.note(f"the journal {name!r} has no {f'{state} ' if state else ''}jobs")
 
 
 def _job_rows(
     log: Path, state: JobState | None, count: int | None, advance: Advance
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[tuple[object, ...]]:
     jobs = read_state(log.parent).jobs
     found = [row for row in jobs.rows() if state is None or state_of(row) == state]
     found.sort(key=lambda row: (row.where == Where.DEAD, row.priority, row.due, row.id))
     for done, row in enumerate(found[:count]):
         if done % 1000 == 0:
             advance(done, len(found))
-        facts = (
+        yield (
             row.id,
             state_of(row),
             row.priority,
@@ -191,7 +216,6 @@ def _job_rows(
             printable(row.resource.decode("utf-8", "surrogateescape")),
             shown_data(decode(row.type, row.value or b"")),
         )
-        yield dict(zip(_JOB_COLUMNS, facts, strict=True))
 
 
 def state_of(row: JobRow) -> JobState:
@@ -242,17 +266,19 @@ def _parse_start(text: str, log: Log) -> int:
     raise typer.BadParameter(f"{text!r} is not an index, 'start' or 'end'", param_hint="--from")
 
 
-def _watch_server(server: str, key: str | None, watching: Watching, console: Console) -> None:
+def _one_key(key: str | None, watching: Watching) -> str:
     if key is None:
         raise typer.BadParameter("a server tells of one key: which?", param_hint="KEY")
     if watching.start != "end":
         raise typer.BadParameter("a server tells what happens from now on", param_hint="--from")
-    with connected(server) as client:
-        client.listen(key)
-        console.note(f"listening to {key!r}")
-        for done, push in enumerate(client.pushes(), 1):
-            kind = Type(push.type).name.lower() if push.type in set(Type) else str(push.type)
-            console.answer({"key": printable(push.key), "type": kind}, f"{push.key}\t{kind}")
-            sys.stdout.flush()
-            if done == watching.count:
-                return
+    return key
+
+
+def _tell_changes(
+    changes: Iterator[tuple[str, int]], key: str | None, count: int | None, console: Console
+) -> None:
+    console.note(f"listening to {key!r}")
+    for name, number in islice(changes, count):
+        kind = Type(number).name.lower() if number in set(Type) else str(number)
+        console.answer({"key": printable(name), "type": kind}, f"{name}\t{kind}")
+        sys.stdout.flush()

@@ -1,8 +1,9 @@
 """Opening a journal for a command: where it is, what it is called, and errors that say what to type next.
 
-A server has one journal, so its commands take no name:
+A node has many journals, as a store has; a server of FJ has one, so its commands take no name:
 
     headrace journal get pages visits --store data
+    headrace journal get pages visits --server http://localhost:7400
     headrace journal get visits --server localhost:4011
 """
 
@@ -19,6 +20,7 @@ import typer
 from typer.core import TyperCommand
 
 from headrace.cli.console import Console
+from headrace.cli.journal_on_node import OnNode
 from headrace.cli.journal_verbs import Embedded, Remote, Verbs
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, opened_store
 from headrace.kernel.errors import Refused
@@ -26,29 +28,59 @@ from headrace.store import Store, open_store
 
 if TYPE_CHECKING:
     from headrace.client.fj import FjClient
+    from headrace.client.remote import RemoteStore
 
 JournalName = Annotated[
-    str, typer.Argument(metavar="NAME", help="The journal's name; none with --server.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="NAME", help="The journal's name; none with --server HOST:PORT.", show_default=False
+    ),
 ]
 Server = Annotated[
     str | None,
     typer.Option(
-        "--server", metavar="HOST:PORT", help="Use the journal served there, instead of one in a store."
+        "--server", metavar="URL|HOST:PORT", help="Use a node's journal, or the one served there over FJ."
     ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(envvar="HEADRACE_TOKEN", help="The token that the node asks for.", show_default=False),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option("--ca", metavar="FILE", help="Certificates to trust, for https.", show_default=False),
 ]
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the journal is: in a store, or behind a server."""
+    """Where the journal is: in a store, on a node, or behind a server of FJ."""
 
     store: StoreDir = DEFAULT_STORE
     server: Server = None
+    token: Token = None
+    ca: Ca = None
+
+    @property
+    def on_node(self) -> bool:
+        return self.server is not None and is_url(self.server)
+
+    @contextmanager
+    def node(self) -> Iterator[RemoteStore]:
+        """All journals of the node."""
+        from headrace.client.connect import connect  # as below
+
+        assert self.server is not None
+        with connect(self.server, self.token, ca=self.ca) as store:
+            yield store
 
     @contextmanager
     def opened(self, name: str, console: Console) -> Iterator[Verbs]:
-        if self.server is not None:
+        if self.on_node:
+            with self.node() as store:
+                yield OnNode(store, name, console)
+        elif self.server is not None:
             with connected(self.server) as client:
                 yield Remote(client)
         else:
@@ -56,26 +88,37 @@ class Place:
             yield Embedded(name, partial(opened_store, self.store), making)
 
     def check_local(self, verb: str) -> None:
-        """Refuse what the protocol of servers has no word for."""
+        """Refuse what FJ has no word for."""
         if self.server is not None:
             raise Refused(
-                f"`{verb}` works on the files of a store: a server cannot be asked for it, "
-                "so run it with --store on the server's machine"
+                f"`{verb}` cannot be asked for over FJ: give the URL of a node, or run it with --store "
+                "on the server's machine"
             )
 
 
 class JournalCommand(TyperCommand):
-    """A command whose first argument is the journal's name, unless it is said by --server."""
+    """A command whose first argument is the journal's name, unless a server of FJ has only one."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
-        remote = any(word == "--server" or word.startswith("--server=") for word in options)
+        words = list(zip(options, [*options[1:], ""], strict=True))
+        servers = [after if word == "--server" else word[9:] for word, after in words if _says_server(word)]
+        remote = bool(servers) and not is_url(servers[-1])
         try:
             return super().parse_args(ctx, ["", *args] if remote else args)
         except _USAGE as error:
             if remote and "unexpected extra argument" in error.message:
-                error.message += ": with --server, leave the journal's NAME out"
+                error.message += ": with --server HOST:PORT, leave the journal's NAME out"
             raise
+
+
+def _says_server(word: str) -> bool:
+    return word == "--server" or word.startswith("--server=")
+
+
+def is_url(server: str) -> bool:
+    """Whether it is a node; else it is HOST:PORT of a server of FJ."""
+    return server.startswith(("http://", "https://"))
 
 
 def connected(server: str) -> FjClient:
@@ -88,7 +131,9 @@ def parse_address(text: str) -> tuple[str, int]:
     """`host:port`, or a usage error."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise typer.BadParameter(f"{text!r} is not HOST:PORT, such as localhost:4011", param_hint="--server")
+        raise typer.BadParameter(
+            f"{text!r} is no URL of a node, and not HOST:PORT, such as localhost:4011", param_hint="--server"
+        )
     return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
 
 

@@ -20,6 +20,7 @@ from headrace.store import JOURNALS_DIRECTORY, Store
 
 if TYPE_CHECKING:
     from headrace.client.fj import FjClient
+    from headrace.client.remote import RemoteStore
 
 _PATIENCE_S = 1.0
 """How long another command may have the journal before that is told."""
@@ -238,10 +239,11 @@ class Remote:
         return Job(0, resource, "", 0, 0, None, 0, until_us or 0, self._client)
 
 
-def check_journal(store: Store, name: str) -> None:
+def check_journal(store: Store | RemoteStore, name: str) -> None:
     if not store.has_journal(name):
+        where = f"in {store.path}" if isinstance(store, Store) else f"at {store.url}"
         advice = "see `headrace journal ls`, or make it with `headrace journal create` or `put`"
-        raise NotFound(f"there is no journal {name!r} in {store.path}: {advice}")
+        raise NotFound(f"there is no journal {name!r} {where}: {advice}")
 
 
 def log_path(store: Store, name: str) -> Path:

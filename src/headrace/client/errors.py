@@ -35,7 +35,8 @@ def nobody(url: str, error: BaseException) -> CannotConnect:
     """Why no connection to a node could be made, and what to look at."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return CannotConnect(
-            f"the certificate of {url} is not to be trusted ({error.verify_message}): say with `ca` which one is"
+            f"the certificate of {url} is not to be trusted ({error.verify_message}): "
+            "say with `ca` which one is"
         )
     if isinstance(error, ssl.SSLError):
         return CannotConnect(f"what answers at {url} does not speak TLS ({error.reason}): is it http://?")
