@@ -4,17 +4,72 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from cli.running import headrace
+import headrace as hr
+from cli.running import COMMAND, headrace
 from headrace.cli.settings import defaults
 from headrace.cli.settings_sources import variable_of
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 UNIT = (DEPLOY / "headrace.service").read_text()
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+
+
+def unit_at(place: Path) -> str:
+    """The unit, with everything it names at other places."""
+    return (
+        UNIT.replace("/opt/headrace/bin/headrace", str(place / "headrace"))
+        .replace("/etc/headrace/", f"{place}/")
+        .replace("/var/lib/headrace", str(place / "store"))
+    )
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A place with a `headrace` that runs what is tested here, and a file of settings."""
+    (tmp_path / "headrace").write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    (tmp_path / "headrace").chmod(0o755)
+    (tmp_path / "headrace.toml").write_text("port = 0\n")
+    (tmp_path / "headrace.service").write_text(unit_at(tmp_path))
+    return tmp_path
+
+
+def test_systemd_finds_nothing_wrong_with_the_unit(installed: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--recursive-errors=no", installed / "headrace.service"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_units_commands_run_and_a_node_starts_reloads_and_stops(installed: Path) -> None:
+    lines = dict(re.findall(r"^(Exec\w+)=(.+)$", unit_at(installed), re.MULTILINE))
+    assert set(lines) == {"ExecStartPre", "ExecStart", "ExecReload"}
+    (installed / "store").mkdir(mode=0o700)  # as StateDirectory does
+    checked = subprocess.run(shlex.split(lines["ExecStartPre"]), capture_output=True, check=False)
+    assert checked.returncode == 0, checked
+    with subprocess.Popen(shlex.split(lines["ExecStart"]), stdout=subprocess.PIPE, text=True) as node:
+        try:
+            assert node.stdout is not None
+            url = node.stdout.readline().split()[-1]
+            for _ in range(2):  # also after it was told to read its certificate again, of which it has none
+                with hr.connect(url) as store:
+                    assert store.streams() == []
+                reload = lines["ExecReload"].replace("$MAINPID", str(node.pid))
+                assert subprocess.run(shlex.split(reload), check=False).returncode == 0
+            node.terminate()
+            assert node.wait(30) == 0
+        finally:
+            node.kill()
 
 
 @pytest.mark.parametrize("line", re.findall(r"^Exec\w+=/opt/headrace/bin/headrace (.+)$", UNIT, re.MULTILINE))

@@ -134,6 +134,14 @@ def test_without_a_store_it_says_so(place: Path) -> None:
     assert not (place / "none").exists()
 
 
+def test_a_directory_that_is_empty_may_become_a_store(place: Path) -> None:
+    """So a service finds it when it is started for the first time."""
+    (place / "empty").mkdir()
+    outcome = headrace("doctor", "--store", place / "empty")
+    assert outcome.code == 0, outcome
+    assert f"warning  store: {place / 'empty'} is empty" in outcome.text
+
+
 def test_limits_that_are_low_are_a_warning(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 1024))
     monkeypatch.setattr(doctor_machine, "_INOTIFY", {"max_user_instances": 1 << 60})

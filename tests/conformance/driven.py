@@ -94,6 +94,9 @@ class DrivenStream:
     def info(self) -> Any:
         return self._loop.run(self._stream.info())
 
+    def verify(self, progress: Any = None) -> Any:
+        return self._loop.run(self._stream.verify(progress))
+
     def close(self) -> None:
         for publisher in self._publishers:
             publisher.close()

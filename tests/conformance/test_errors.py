@@ -42,6 +42,32 @@ def test_all_faces_tell_the_same_damage(place: Path) -> None:
     )
 
 
+def test_all_faces_verify_alike(place: Path) -> None:
+    path = place / "data"
+    with hr.open(path) as store:
+        filled(store, "none")
+        harmed = segments(store)[1]
+    reports: list[list[Any]] = [[], []]
+    for number in (0, 1):
+        for face in FACES:
+            told: list[tuple[int, int]] = []
+            with opened(face, path) as store:
+                stream = store.stream("s", Order, order_by="at")
+                report = stream.verify(lambda done, total, told=told: told.append((done, total)))
+                assert stream.verify() == report
+            reports[number].append((report, told))
+        content = bytearray(harmed.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        harmed.write_bytes(content)
+    for each in reports:
+        assert each[0] == each[1] == each[2]
+    (whole, told), (damaged, _) = reports[0][0], reports[1][0]
+    assert whole.ok
+    assert whole.entries == 200
+    assert told[-1][0] == told[-1][1] > 0
+    assert len(damaged.damages) == 1
+
+
 def test_a_listener_over_a_node_may_ask_it_about_the_damage(place: Path) -> None:
     """What it is told with runs in its own thread, not in the one that talks to the node."""
     with hr.open(place / "data") as store:

@@ -76,11 +76,12 @@ def _tls(node: NodeSettings) -> ssl.SSLContext | None:
     return server_context(node.tls_cert, node.tls_key)
 
 
-def _renew(context: ssl.SSLContext, node: NodeSettings) -> None:
+def _renew(context: ssl.SSLContext | None, node: NodeSettings) -> None:
+    """At SIGHUP, which would end a process that does not expect it."""
     from headrace.server.tls import load
 
-    assert node.tls_cert is not None
-    assert node.tls_key is not None
+    if context is None or node.tls_cert is None or node.tls_key is None:
+        return
     try:
         load(context, node.tls_cert, node.tls_key)
         _logger.info("the certificate %s has been read again", node.tls_cert)
@@ -121,8 +122,7 @@ async def _serve(
         await started(journals.listen(*there), there, "--fj-port")
         facts |= {"journal": settings.journal, "fj_port": journals.address[1]}
         line += f", journal {settings.journal} over FJ at {shown_address(journals.address)}"
-    if tls is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _renew, tls, settings)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _renew, tls, settings)
     kept = _follow(node, settings)
     console.answer(facts, line)
     await until_signal()

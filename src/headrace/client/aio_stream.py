@@ -9,15 +9,17 @@ from headrace.client.aio_publisher import AsyncPublisher
 from headrace.client.carrier import Carrier
 from headrace.client.feed import Feed, place_query, tell
 from headrace.client.node_line import NodeLine, path_of
+from headrace.client.verified import verified
 from headrace.kernel.errors import KeyOrder
 from headrace.log.body import BodyDecoder
 from headrace.log.cursor import OnDamage
-from headrace.log.damage import Damage
+from headrace.log.damage import Damage, Report
 from headrace.log.info import LogInfo
 from headrace.log.keys import KeyColumn
 from headrace.log.meta import Meta, decode_meta
 from headrace.log.segment_reader import Batch
 from headrace.log.segment_reader import Head as LogHead
+from headrace.log.verify import Progress
 from headrace.stream.agreement import Terms
 from headrace.stream.declaration import Declaration
 from headrace.stream.entry import Entry, EntryMaker, Head, OnUnknown
@@ -165,6 +167,10 @@ class AsyncStream:
         """HEAD as no power cut can take it back: no later entry has a smaller order key. None: not known."""
         key = int((await self._told())["head_bits"])
         return self.key_of(key) if key and self.order_by is not None else None
+
+    async def verify(self, progress: Progress | None = None) -> Report:
+        """Have the node read and check every byte of it; `progress` is told bytes done and in all."""
+        return await self.line.surely(lambda: verified(self.line, self.name, self._which, progress))
 
     async def info(self) -> LogInfo:
         told = await self._told()

@@ -15,10 +15,11 @@ from headrace.client.feed import Feed, Item, tell
 from headrace.client.loop_thread import LoopThread
 from headrace.client.remote_target import RemoteIds, RemoteTarget
 from headrace.log.cursor import OnDamage
-from headrace.log.damage import Damage
+from headrace.log.damage import Damage, Report
 from headrace.log.info import LogInfo
 from headrace.log.meta import Meta
 from headrace.log.segment_reader import Batch, Head
+from headrace.log.verify import Progress
 from headrace.stream.listening import Listening
 from headrace.stream.places import Place
 from headrace.stream.publisher import Publisher
@@ -75,6 +76,10 @@ class RemoteStream(Listening):
     @property
     def durable_index(self) -> int:
         return self._loop.run(self._stream.durable_index())
+
+    def verify(self, progress: Progress | None = None) -> Report:
+        """Have the node read and check every byte of it. `progress` is called by the client's thread."""
+        return self._loop.run(self._stream.verify(progress))
 
     def info(self) -> LogInfo:
         return self._loop.run(self._stream.info())

@@ -34,6 +34,7 @@ from headrace.server.http_publish import PublishRoutes
 from headrace.server.http_read import ReadRoutes
 from headrace.server.http_staging import StagingRoutes
 from headrace.server.http_streams import StreamRoutes
+from headrace.server.http_verify import VerifyRoutes
 from headrace.server.metrics import NodeMetrics
 from headrace.server.node import Node
 
@@ -133,7 +134,12 @@ class HttpServer:
         )
         for routes in (StreamRoutes, PublishRoutes, ReadRoutes, FrameRoutes, FjRoutes, OpenApiRoutes):
             app.add_routes(routes(self._node).routes())
-        for parts in (PlanRoutes, PositionRoutes, StagingRoutes):  # for programs that work in large parts
+        for parts in (
+            PlanRoutes,
+            PositionRoutes,
+            StagingRoutes,
+            VerifyRoutes,
+        ):  # for programs that work in large parts
             app.add_routes(parts(self._node).routes())
         app.add_routes(JournalRoutes(self._node).routes())
         app.add_routes(

@@ -59,6 +59,7 @@ NEEDS: dict[str, Need] = {
     "GET /streams/{name}/info": READ,
     "GET /streams/{name}/meta": READ,
     "GET /streams/{name}/frames": READ,
+    "GET /streams/{name}/verify": READ,
     "GET /streams/{name}/seek": READ,
     "GET /streams/{name}/plan": READ,
     "POST /streams/{name}/positions/{position}": READ,

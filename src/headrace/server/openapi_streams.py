@@ -101,6 +101,10 @@ STREAMS: dict[str, Operation] = {
         {200: {FRAMES: BINARY}},
         query={"id": TEXT, "from": _NUMBER, "head": _NUMBER, "epoch": _NUMBER, "last": TEXT},
     ),
+    "GET /streams/{name}/verify": Operation(
+        "Check every byte of a stream; how far it is, and at the end what was found.",
+        {200: {JSON_LINES: TEXT}},
+    ),
     "GET /streams/{name}": Operation(
         "Read from a place on; with follow, for ever.",
         {200: {JSON_LINES: TEXT, ARROW: BINARY}},
