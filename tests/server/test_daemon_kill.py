@@ -25,6 +25,7 @@ class Account:
 
     def __init__(self) -> None:
         self.put: set[str] = set()
+        self.repeated: set[str] = set()
         self.finished: Counter[str] = Counter()
         self.holders: Counter[str] = Counter()
         self.twice: list[str] = []
@@ -48,7 +49,8 @@ def produce(name: str, port: int, account: Account, stop: threading.Event) -> No
         resource = f"https://example.com/{name}/{number}"
         try:
             client.put(resource)
-        except HeadraceError:  # not acknowledged: put again, which changes nothing if it was there
+        except HeadraceError:  # not acknowledged: put again, which changes nothing if it is there still
+            account.repeated.add(resource)
             client = keep_connected(port, stop)
             continue
         account.put.add(resource)
@@ -71,6 +73,8 @@ def work(port: int, account: Account, stop: threading.Event) -> None:
             account.holders[job.resource] += 1
             if account.holders[job.resource] > 1:
                 account.twice.append(job.resource)
+        with account.lock:  # from here on it may be done, put again by who was not answered, and taken again
+            account.holders[job.resource] -= 1
         while client is not None:
             try:
                 client.done(job)
@@ -114,7 +118,7 @@ def test_every_acknowledged_job_is_worked_on_and_none_twice_while_leased(place: 
     # What is left was leased by an answer that a kill swallowed: it comes back when its lease ends.
     assert set(left.values()) <= {"leased"}
     assert set(account.finished) | set(left) == account.put
-    assert not set(account.finished) & set(left)
+    assert not set(account.finished) & set(left) - account.repeated
 
 
 def rest(port: int) -> Job | Nothing:

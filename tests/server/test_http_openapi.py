@@ -19,7 +19,12 @@ schemathesis = pytest.importorskip("schemathesis")
 
 EXAMPLES = 400 if os.environ.get("HEADRACE_CAMPAIGN") else 12
 STREAM, JOURNAL = "orders", "pages"
-ENDLESS = {"GET /journals/{name}/fj", "GET /streams/{name}/frames", "POST /journals/{name}/listen"}
+ENDLESS = {
+    "GET /journals/{name}/fj",
+    "GET /streams/{name}/frames",
+    "GET /streams/{name}/pipe",
+    "POST /journals/{name}/listen",
+}
 """What goes on for ever, or not as HTTP."""
 
 

@@ -6,8 +6,8 @@ them and appends it; rows that arrive meanwhile stay for the next. This needs no
 that fills the columns and the one that flushes, because a list is appended to, sliced and cut atomically.
 
 Flushing happens when asked for, when a limit is reached, and by itself some time after the first row came
-in. An error of a flush in the background is kept for the next caller. Rows are forgotten only once they are
-in the log, so what a full disk refuses is tried again.
+in, unless its owner flushes always. An error of a flush in the background is kept for the next caller. Rows
+are forgotten only once they are in the log, so what a full disk refuses is tried again.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ class Batcher:
         log: Target,
         columns: Sequence[list[Any]],
         to_batches: Callable[[list[list[Any]]], Iterable[pa.RecordBatch]],
-        linger_s: float,
+        linger_s: float | None,
     ) -> None:
+        """`linger_s`: so long after the first row it flushes by itself; None: never."""
         self.idle = True
         """Whether nobody has asked for a flush since the last: then who adds a row calls `wake`."""
         self.restart: Callable[[], None] = lambda: None
@@ -59,8 +60,10 @@ class Batcher:
         self._wanted = threading.Event()
         self._closing = threading.Event()
         self._failure: HeadraceError | None = None
-        self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if linger_s is not None:
+            self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
+            self._thread.start()
 
     @property
     def pending(self) -> int:
@@ -80,7 +83,8 @@ class Batcher:
         if isinstance(self._failure, Broken):
             raise self._failure
         self.idle = False
-        self._wanted.set()
+        if self._thread is not None:
+            self._wanted.set()
 
     def flush(self) -> None:
         """Everything filled in so far is in the log and durable, as its durability says."""
@@ -179,4 +183,5 @@ class Batcher:
             self._closing.set()
             self.idle = True  # so that the next row comes to `wake`, which refuses it
             self._wanted.set()
-            self._thread.join()
+            if self._thread is not None:
+                self._thread.join()

@@ -28,6 +28,7 @@ from headrace.server.http_journals import JournalRoutes
 from headrace.server.http_log import logged
 from headrace.server.http_openapi import OpenApiRoutes
 from headrace.server.http_permissions import check_table, need_of, routes_of
+from headrace.server.http_pipe import PipeRoutes
 from headrace.server.http_plan import PlanRoutes
 from headrace.server.http_positions import PositionRoutes
 from headrace.server.http_publish import PublishRoutes
@@ -58,7 +59,6 @@ class HttpServer:
             shutdown_timeout=min(node.limits.drain_s, _LAST_WORDS_S),
             handler_cancellation=True,  # a reader that has gone is noticed before the next entry comes
         )
-        self._idle = asyncio.Event()
         self.door: Door
         """All its connections."""
         self._listening: asyncio.Server | None = None
@@ -117,8 +117,8 @@ class HttpServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.drain_s):
                 while self._node.under_way:
-                    self._idle.clear()
-                    await self._idle.wait()
+                    self._node.rest.clear()
+                    await self._node.rest.wait()
 
     def _app(self) -> web.Application:
         app = web.Application(
@@ -132,7 +132,7 @@ class HttpServer:
                 "auto_decompress": False,
             },
         )
-        for routes in (StreamRoutes, PublishRoutes, ReadRoutes, FrameRoutes, FjRoutes, OpenApiRoutes):
+        for routes in (StreamRoutes, PublishRoutes, PipeRoutes, ReadRoutes, FrameRoutes, FjRoutes):
             app.add_routes(routes(self._node).routes())
         for parts in (
             PlanRoutes,
@@ -141,7 +141,8 @@ class HttpServer:
             VerifyRoutes,
         ):  # for programs that work in large parts
             app.add_routes(parts(self._node).routes())
-        app.add_routes(JournalRoutes(self._node).routes())
+        for others in (JournalRoutes, OpenApiRoutes):
+            app.add_routes(others(self._node).routes())
         app.add_routes(
             [
                 web.get("/livez", self._live),
@@ -155,11 +156,9 @@ class HttpServer:
     @web.middleware
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         node, refused = self._node, "gone"
-        node.requests += 1
-        node.under_way += 1
         visit = self.door.visit(request)
         try:
-            with nullcontext() if visit is None else visit.serving(request):
+            with node.working(), nullcontext() if visit is None else visit.serving(request):
                 if node.stopping and not need_of(request).open:
                     raise Closed("this node is stopping: try again later, or elsewhere")
                 if node.under_way > self._limits.requests:
@@ -178,8 +177,6 @@ class HttpServer:
         finally:
             if refused:
                 node.refused[refused] += 1
-            node.under_way -= 1
-            self._idle.set()
 
     async def _live(self, request: web.Request) -> web.Response:
         return answer({"alive": True})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,8 +12,8 @@ import pyarrow as pa
 from headrace.kernel.errors import HeadraceError
 from headrace.log.damage import Damage
 from headrace.log.segment_reader import Batch
-from headrace.server.stream_desk import StreamDesk
 from headrace.stream.scan import Scan
+from headrace.stream.stream import Stream
 from headrace.wire import http_words as words
 from headrace.wire.json_rows import rows_of
 
@@ -24,15 +25,21 @@ class Pieces:
     """What lies between two places of a stream, in steps of about a megabyte. For one thread at a time."""
 
     def __init__(
-        self, scan: Scan, chunks: JsonChunks | ArrowChunks, damage: list[Damage], count: int | None
+        self,
+        scan: Scan,
+        scan_from: Callable[[int], Scan],
+        chunks: JsonChunks | ArrowChunks,
+        damage: list[Damage],
+        count: int | None,
     ) -> None:
         """`damage` is where the scan puts what it cannot read."""
         self._scan = scan
+        self._scan_from = scan_from
         self._chunks = chunks
         self._damage = damage
         self._left = count
         self._failure: HeadraceError | None = None
-        self.reached: int | None = None
+        self.reached = scan.index
         """The index behind the last entry that was read."""
 
     @property
@@ -61,8 +68,15 @@ class Pieces:
                 break
         return made
 
+    def begin(self) -> bytes:
+        return self._chunks.begin()
+
     def end(self) -> bytes:
         return self._chunks.end(reached=self.over)
+
+    def go_on(self) -> None:
+        """Read on from `reached`, to where somebody else has read meanwhile."""
+        self._scan = self._scan_from(self.reached)
 
     def close(self) -> None:
         self._scan.close()
@@ -83,13 +97,16 @@ class Pieces:
 class JsonChunks:
     """A line for each entry, with its index; and one for each move of HEAD."""
 
-    def __init__(self, desk: StreamDesk) -> None:
-        self._desk = desk
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
         self._encoder = msgspec.json.Encoder()
+
+    def begin(self) -> bytes:
+        return b""
 
     def chunks(self, item: Any) -> list[bytes]:
         if not isinstance(item, Batch):
-            head = {"_head": self._desk.stream.key_of(item.key), "_index": item.next_index}
+            head = {"_head": self._stream.key_of(item.key), "_index": item.next_index}
             return [self._encoder.encode(msgspec.to_builtins(head)) + b"\n"]
         made = []
         for at in range(0, item.records.num_rows, _CHUNK_ROWS):
@@ -106,17 +123,26 @@ class JsonChunks:
 
 
 class ArrowChunks:
-    """One IPC stream. Notes beside each batch say what it is (see `wire.http_words`)."""
+    """One IPC stream. Notes beside each batch say what it is (see `wire.http_words`).
 
-    def __init__(self, desk: StreamDesk, schema: pa.Schema) -> None:
-        self._desk = desk
-        self._empty = pa.RecordBatch.from_pylist([], schema=schema)
+    A message does not depend on those before it, so several can make the messages of one response.
+    """
+
+    def __init__(self, stream: Stream, schema: pa.Schema) -> None:
+        self._stream = stream
+        self._schema = schema
+        self._empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
         self._sink = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._sink, schema)
+        self._written(self._empty, {})  # with it goes the schema, which `begin` answers
+
+    def begin(self) -> bytes:
+        """What comes before all batches."""
+        return self._schema.serialize().to_pybytes()  # type: ignore[no-any-return]
 
     def chunks(self, item: Any) -> list[bytes]:
         if not isinstance(item, Batch):
-            key = str(self._desk.stream.key_of(item.key))
+            key = str(self._stream.key_of(item.key))
             notes = {words.NOTE_HEAD: key, words.NOTE_KEY: item.key, words.NOTE_INDEX: item.next_index}
             return [self._written(self._empty, notes)]
         notes = {

@@ -113,6 +113,8 @@ class Visit(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self.address = ""
+        self.switched = False
+        """Whether it speaks another protocol than HTTP by now."""
 
     # --- the socket's events
 
@@ -131,8 +133,8 @@ class Visit(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if not self._entered:
             return
-        if self._request is None and self._timer is None:  # the first byte of another request
-            self._await_head()
+        if self._request is None and self._timer is None and not self.switched:
+            self._await_head()  # it is the first byte of another request
         self._hold(len(data))
         self._inner.data_received(data)
 
@@ -177,6 +179,26 @@ class Visit(asyncio.Protocol):
                 self._inner.close()
             self._timer = _stop(self._timer)
             self._let_go()
+
+    # --- another protocol on it
+
+    def switch(self, inner: asyncio.Protocol) -> None:
+        """Speak another protocol from now on, which lets go by itself of what it was given."""
+        http, self._inner, self.switched = self._inner, inner, True
+        self._timer = _stop(self._timer)
+        http.transport = None  # for HTTP it is over: nothing more is written or closed
+        http.connection_lost(None)
+        assert self._transport is not None
+        inner.connection_made(self._transport)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether more is held of all connections than may be."""
+        return self._door.full
+
+    def let_go_of(self, size: int) -> None:
+        self._held -= size
+        self._door.held_bytes -= size
 
     def _hold(self, size: int) -> None:
         self._arrived += size

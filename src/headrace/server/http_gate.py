@@ -105,7 +105,8 @@ class Gate:
         try:
             return await handler(request)
         finally:
-            if isinstance(transport.get_protocol(), Visit):
+            visit = transport.get_protocol()
+            if isinstance(visit, Visit) and not visit.switched:
                 self._inside.pop(transport, None)
             # Otherwise it goes on in another protocol, which knows no tokens: it stays until it is closed.
 

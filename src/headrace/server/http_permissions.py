@@ -51,6 +51,7 @@ NEEDS: dict[str, Need] = {
     "POST /streams/{name}/grow": CREATE,
     "DELETE /streams/{name}": ADMIN,
     "POST /streams/{name}": PUBLISH,
+    "GET /streams/{name}/pipe": PUBLISH,
     "POST /streams/{name}/head": PUBLISH,
     "POST /streams/{name}/publisher": PUBLISH,
     "DELETE /streams/{name}/publisher": PUBLISH,

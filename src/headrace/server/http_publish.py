@@ -10,6 +10,7 @@ POST    /streams/{name}/ids        where entries with these unique ids are
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,11 +19,12 @@ from aiohttp import web
 
 from headrace.kernel.errors import BadSettings, Refused, SchemaMismatch, TooLarge
 from headrace.server.http_errors import answer
+from headrace.server.http_limits import HttpLimits
 from headrace.server.http_numbers import number
 from headrace.server.node import Node
 from headrace.server.stream_desk import StreamDesk
 from headrace.stream.key_text import parse_key
-from headrace.stream.publisher import Publisher
+from headrace.stream.publisher import Published, Publisher
 from headrace.stream.stream import Stream
 from headrace.stream.unique import plain_type
 from headrace.wire.arrow_size import unpacked_bytes
@@ -67,24 +69,12 @@ class PublishRoutes:
         once, at = _once(request), _base(request)
         body = await request.read()
         if request.content_type == ARROW:
-            table = await self._node.in_pool(arrow_table, body, request.client_max_size)
-            self._check_rows(table.num_rows)
+            unpack = partial(published_table, body, self._node.limits)
         else:
-            self._check_rows(body.count(b"\n"))
-            table = await self._node.in_pool(read_lines, body.splitlines(), desk.stream.schema, "stream")
-        published = await desk.publish(table, once, at=at, who=request.headers.get(PUBLISHER))
-        return answer(
-            {
-                "first": published.base_index,
-                "next": published.next_index,
-                "duplicates": list(published.duplicates),
-                "repeated": published.repeated,
-            }
-        )
-
-    def _check_rows(self, rows: int) -> None:
-        if rows > self._node.limits.rows:
-            raise TooLarge(f"the body has {rows} entries; {self._node.limits.rows} are allowed: send fewer")
+            check_rows(body.count(b"\n"), self._node.limits)
+            unpack = partial(read_lines, body.splitlines(), desk.stream.schema, "stream")
+        published = await desk.publish(unpack, len(body), once, at=at, who=request.headers.get(PUBLISHER))
+        return answer(told(published))
 
     async def move_head(self, request: web.Request) -> web.Response:
         desk = await self._desk(request)
@@ -102,7 +92,7 @@ class PublishRoutes:
         desk = await self._desk(request)
         wanted = _lease(await request.read())
         desk.lease.take(wanted.id, take_over=wanted.take_over)
-        return answer({**await desk.ask(_where), "lease_s": desk.lease.lease_s})
+        return answer({**await desk.ask(where), "lease_s": desk.lease.lease_s})
 
     async def release(self, request: web.Request) -> web.Response:
         desk = await self._desk(request)
@@ -136,7 +126,17 @@ def _ids(table: pa.Table, stream: Stream) -> list[Any]:
     return ids
 
 
-def _where(publisher: Publisher) -> dict[str, Any]:
+def told(published: Published) -> dict[str, Any]:
+    """What a publisher is answered."""
+    return {
+        "first": published.base_index,
+        "next": published.next_index,
+        "duplicates": list(published.duplicates),
+        "repeated": published.repeated,
+    }
+
+
+def where(publisher: Publisher) -> dict[str, Any]:
     """What a publisher elsewhere has to know to go on from here."""
     return {
         "next": publisher.next_index,
@@ -160,7 +160,19 @@ def decoded(body: bytes, kind: type[T], shape: str) -> T:
         raise Refused(f"the body is not {shape}: {error}") from error
 
 
-def arrow_table(body: bytes, most: int) -> pa.Table:
+def published_table(body: bytes | memoryview, limits: HttpLimits) -> pa.Table:
+    """The entries of a body that is Arrow."""
+    table = arrow_table(body, limits.body_bytes)
+    check_rows(table.num_rows, limits)
+    return table
+
+
+def check_rows(rows: int, limits: HttpLimits) -> None:
+    if rows > limits.rows:
+        raise TooLarge(f"the body has {rows} entries; {limits.rows} are allowed: send fewer")
+
+
+def arrow_table(body: bytes | memoryview, most: int) -> pa.Table:
     try:
         size = unpacked_bytes(body)
         if size > most:

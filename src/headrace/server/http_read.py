@@ -3,7 +3,8 @@
 GET /streams/{name}?from=…&key=…&until=…&count=…&columns=…&follow=…&format=json|arrow
 
 Programs that hold places in other forms say them as `to` (an index), `from_bits` and `until_bits` (order keys
-as their 64 sortable bits), and read on over damage with `damage=skip`.
+as their 64 sortable bits), and read on over damage with `damage=skip`. With `Upgrade: headrace-feed` they get
+the bytes of an Arrow response without HTTP's chunks around them, on a connection that ends with it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from headrace.server.stream_desk import StreamDesk
 from headrace.stream.key_text import parse_key
 from headrace.stream.places import END, START, Bits, Place, at_key
 from headrace.stream.scan import Scan
-from headrace.wire.http_words import ARROW, FROM, JSON_LINES, NEXT, STREAM, UNTIL
+from headrace.wire.http_words import ARROW, FEED, FROM, JSON_LINES, NEXT, STREAM, UNTIL
 
 _PARAMETERS = {
     "from", "key", "from_bits", "until", "to", "until_bits", "count", "follow", "format", "columns", "damage"
@@ -42,7 +43,7 @@ class ReadRoutes:
         desk = await self._node.stream(request.match_info["name"], request.headers.get(STREAM))
         wanted = _Reading.of(request, desk)
         pieces, headers = await self._node.in_pool(_open, desk, wanted)
-        response = web.StreamResponse(headers=headers)
+        response = _Raw(headers=headers) if wanted.raw else web.StreamResponse(headers=headers)
         desk.followers += 1
         step: asyncio.Future[list[bytes]] | None = None
         try:
@@ -50,14 +51,14 @@ class ReadRoutes:
                 move = desk.next_move() if wanted.follow and not desk.ending else None
                 step = asyncio.ensure_future(self._node.in_pool(pieces.step))
                 made = await asyncio.shield(step)
-                await _send(request, response, made)  # an error before this has a status of its own
-                if wanted.follow and pieces.reached is not None:
+                await _send(request, response, pieces, made)  # an error before this has a status of its own
+                if wanted.follow:
                     desk.followed_to[request.protocol] = pieces.reached
                 if not made and not pieces.over:
                     if move is None:
                         break
-                    await move.wait()
-            await _send(request, response, [pieces.end()])
+                    await (self._follow(request, response, desk, pieces) if wanted.whole else move.wait())
+            await _send(request, response, pieces, [pieces.end()])
             await response.write_eof()
         except ConnectionError:
             pass  # the reader has gone
@@ -75,12 +76,41 @@ class ReadRoutes:
                 step.add_done_callback(lambda done: pieces.close())
         return response
 
+    async def _follow(
+        self, request: web.Request, response: web.StreamResponse, desk: StreamDesk, pieces: Pieces
+    ) -> None:
+        """Send what comes to the stream's tail, until the reader has fallen behind or the desk ends."""
+        follower = await self._node.in_pool(desk.tail.join, pieces.reached)
+        if follower is None:
+            return
+        pieces.close()
+        try:
+            while made := await follower.more():
+                for chunk in made:
+                    await response.write(chunk)
+                pieces.reached = desk.followed_to[request.protocol] = follower.index
+        finally:
+            desk.tail.leave(follower)
+        await self._node.in_pool(pieces.go_on)
 
-async def _send(request: web.Request, response: web.StreamResponse, chunks: list[bytes]) -> None:
+
+class _Raw(web.StreamResponse):
+    """What follows the headers goes as it is, and the connection ends with it."""
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        super().__init__(status=101, headers={**headers, "Connection": "Upgrade", "Upgrade": FEED})
+        self.force_close()
+
+
+async def _send(
+    request: web.Request, response: web.StreamResponse, pieces: Pieces, chunks: list[bytes]
+) -> None:
     if not response.prepared:
         await response.prepare(request)
+        chunks = [pieces.begin(), *chunks]
     for chunk in chunks:
-        await response.write(chunk)
+        if chunk:
+            await response.write(chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +124,12 @@ class _Reading:
     follow: bool
     arrow: bool
     skip_damage: bool
+    raw: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether it gets just what all others get who follow the stream."""
+        return self.arrow and self.until is None and self.count is None and self.columns is None
 
     @classmethod
     def of(cls, request: web.Request, desk: StreamDesk) -> _Reading:
@@ -109,14 +145,17 @@ class _Reading:
             raise Refused(f"follow is true or false, not {query['follow'][:40]!r}")
         if query.get("damage", "skip") != "skip":
             raise Refused(f"damage is 'skip', or left out, not {query['damage'][:40]!r}")
+        raw = request.headers.get("Upgrade", "").lower() == FEED
+        arrow = raw or _format(request) == "arrow"
         return cls(
             _start(query, desk),
             _until(query, desk),
             number(query["count"], "count") if "count" in query else None,
             query["columns"].split(",") if "columns" in query else None,
             follow,
-            _format(request) == "arrow",
+            arrow,
             "damage" in query,
+            raw,
         )
 
 
@@ -147,20 +186,24 @@ def _until(query: Any, desk: StreamDesk) -> Place:
 def _open(desk: StreamDesk, wanted: _Reading) -> tuple[Pieces, dict[str, str]]:
     """What is read, and what the answer says of it."""
     damage: list[Damage] = []
-    scan = Scan(
-        desk.stream.log,
-        desk.stream.schema,
-        wanted.start,
-        wanted.until,
-        columns=wanted.columns,
-        on_damage=damage.append if wanted.skip_damage else None,
-    )
+
+    def scan_from(start: Place) -> Scan:
+        return Scan(
+            desk.stream.log,
+            desk.stream.schema,
+            start,
+            wanted.until,
+            columns=wanted.columns,
+            on_damage=damage.append if wanted.skip_damage else None,
+        )
+
+    scan = scan_from(wanted.start)
     headers = {FROM: str(scan.index), NEXT: str(desk.stream.next_index)}
     if scan.until is not None:
         headers[UNTIL] = str(scan.until)
     headers["Content-Type"] = ARROW if wanted.arrow else JSON_LINES
-    chunks = ArrowChunks(desk, scan.schema) if wanted.arrow else JsonChunks(desk)
-    return Pieces(scan, chunks, damage, wanted.count), headers
+    chunks = ArrowChunks(desk.stream, scan.schema) if wanted.arrow else JsonChunks(desk.stream)
+    return Pieces(scan, scan_from, chunks, damage, wanted.count), headers
 
 
 def _format(request: web.Request) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -50,6 +51,8 @@ class Node:
         self.refused: Counter[str] = Counter()
         """Requests that were refused, by the code of their error."""
         self.under_way = 0
+        self.rest = asyncio.Event()
+        """Set whenever something that was under way is over."""
         self._loop = asyncio.get_running_loop()
         self._desks: dict[str, StreamDesk] = {}
         self._lease_s = lease_s
@@ -66,6 +69,17 @@ class Node:
         self.stopping = False
         self.endings: set[Callable[[], None]] = set()
         """Called when the node begins to stop: what goes on for long ends then."""
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """While this block runs, a request is under way: stopping waits for it."""
+        self.requests += 1
+        self.under_way += 1
+        try:
+            yield
+        finally:
+            self.under_way -= 1
+            self.rest.set()
 
     async def in_pool(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Do something that may touch the disk, while the loop goes on."""

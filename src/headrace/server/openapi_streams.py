@@ -77,6 +77,11 @@ STREAMS: dict[str, Operation] = {
         body={JSON_LINES: TEXT, ARROW: BINARY},
         body_required=False,
     ),
+    "GET /streams/{name}/pipe": Operation(
+        "Publish on this connection, without HTTP around each batch.",
+        {101: {}},
+        headers={"Upgrade": TEXT, PRODUCER: _HOLDER, PUBLISHER: _HOLDER},
+    ),
     "POST /streams/{name}/head": Operation(
         "Move HEAD: no later entry has a smaller order key.",
         {200: said(head={"anyOf": [TEXT, {"type": "number"}]})},

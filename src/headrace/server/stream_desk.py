@@ -4,8 +4,9 @@ Whatever many connections want to publish waits in a queue. The thread takes all
 syncs once, and answers everybody: so the cost of a sync is shared, and the event loop never waits for a disk.
 The queue is bounded by bytes; who comes when it is full waits.
 
-Readers do not have threads. They read in the node's pool, and wait for the stream's next move, which a
-thread that watches its files tells, whoever publishes to it.
+Readers do not have threads. They read in the node's pool, and wait for the stream's next move: what is
+published here is told by the publishing thread, and what others publish by a thread that watches the files.
+Those who have caught up get it from the stream's tail (`stream_tail`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -24,11 +26,14 @@ import pyarrow as pa
 from headrace.kernel.errors import Closed, HeadraceError
 from headrace.log.cursor import Cursor
 from headrace.server.publisher_lease import PublisherLease
+from headrace.server.stream_tail import StreamTail
 from headrace.server.sync_times import SyncTimes
 from headrace.stream.publisher import Published, Publisher
 from headrace.stream.stream import Stream
 
 QUEUE_BYTES = 64 << 20
+_LOOK_S = 0.5
+"""How often a thread that waits looks whether it is over."""
 
 
 @dataclass(slots=True)
@@ -59,31 +64,45 @@ class StreamDesk:
         self.ending = False
         """Whether readers should not wait for more."""
         self._loop = asyncio.get_running_loop()
+        self.tail = StreamTail(stream, self._soon)
         self._queue: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
-        self._room = asyncio.Condition()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Who waits for room in the queue."""
         self._queued_bytes = 0
         self._publishing: threading.Thread | None = None
         self._watching: threading.Thread | None = None
         self._watched: Cursor | None = None
+        self._held_elsewhere = threading.Event()
+        """Set while the stream is not published to by this desk, but perhaps by others."""
+        self._held_elsewhere.set()
         self._closing = False
         self._moved = asyncio.Event()
 
     async def publish(
         self,
-        table: pa.Table,
+        unpack: Callable[[], pa.Table],
+        size: int,
         once: tuple[str, int] | None = None,
         *,
         at: int | None = None,
         who: str | None = None,
     ) -> Published:
-        """Publish a table; answered when it is durable. `who` holds the publisher's lease."""
+        """Publish a table; answered when it is durable. `who` holds the publisher's lease.
+
+        The table is unpacked by the publishing thread: handing it to another first costs more than that.
+        `size` is what is held until then.
+        """
         self.lease.check(who)
-        published: Published = await self.ask(
-            lambda publisher: publisher.publish_batch(table, once=once, at=at), table.nbytes
-        )
+
+        def work(publisher: Publisher) -> tuple[Published, int]:
+            table = unpack()
+            return publisher.publish_batch(table, once=once, at=at), table.nbytes
+
+        published: Published
+        published, table_bytes = await self.ask(work, size)
         if not published.repeated:
             self.published_entries += published.next_index - published.base_index
-            self.published_bytes += table.nbytes
+            self.published_bytes += table_bytes
         return published
 
     async def head(self, key: Any, who: str | None = None) -> None:
@@ -100,11 +119,13 @@ class StreamDesk:
     def end_followers(self) -> None:
         """Readers get what is there, and then no more."""
         self.ending = True
+        self.tail.end()
         self._notify()
 
     async def close(self) -> None:
         """Publish what was taken, then let the stream go."""
         self._closing = True
+        self._tell_room()
         self._queue.put(None)
         if self._watched is not None:
             self._watched.stop()
@@ -112,17 +133,20 @@ class StreamDesk:
         for thread in (self._publishing, self._watching):
             if thread is not None:
                 await self._loop.run_in_executor(None, thread.join)
+        await self._loop.run_in_executor(None, self.tail.close)
         await self._loop.run_in_executor(None, self.stream.close)
 
     # --- in the loop
 
     async def ask(self, work: Callable[[Publisher], Any], size: int = 0) -> Any:
         """Have something done by the publishing thread; answered when everything before it is durable."""
-        async with self._room:
-            await self._room.wait_for(lambda: not self._queued_bytes or self._queued_bytes < QUEUE_BYTES)
-            if self._closing:
-                raise Closed(f"the stream {self.stream.name!r} is being closed: try again later")
-            self._queued_bytes += size
+        while self._queued_bytes >= QUEUE_BYTES and not self._closing:
+            room: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(room)
+            await room
+        if self._closing:
+            raise Closed(f"the stream {self.stream.name!r} is being closed: try again later")
+        self._queued_bytes += size
         if self._publishing is None:
             self._publishing = threading.Thread(target=self._publish, name="headrace-publish", daemon=True)
             self._publishing.start()
@@ -139,11 +163,14 @@ class StreamDesk:
                 wanted.answer.set_exception(result)
             else:
                 wanted.answer.set_result(result)
-        self._loop.create_task(self._tell_room())
+        self._tell_room()
 
-    async def _tell_room(self) -> None:
-        async with self._room:
-            self._room.notify_all()
+    def _tell_room(self) -> None:
+        """Whoever waits for room looks again."""
+        while self._waiting:
+            room = self._waiting.popleft()
+            if not room.done():
+                room.set_result(None)
 
     def _notify(self) -> None:
         """Wake those who wait now; those who come later wait for the next time."""
@@ -165,10 +192,13 @@ class StreamDesk:
             for each in wanted:
                 try:
                     if publisher is None:
-                        publisher = self.stream.publisher()
+                        publisher = self.stream.publisher(background=False)
+                        self._held_elsewhere.clear()
                     results.append(each.work(publisher))
                 except Exception as error:
                     results.append(error)
+            if wanted:
+                self._tell_readers()
             try:
                 if publisher is not None and wanted:
                     began = time.monotonic()
@@ -176,18 +206,26 @@ class StreamDesk:
                     self.sync_times.add(time.monotonic() - began)
             except HeadraceError as error:  # nobody is told that it is safe
                 results = [result if isinstance(result, Exception) else error for result in results]
+                self._held_elsewhere.set()
                 _let_go(publisher)  # the next request opens another one, which recovers
                 publisher = None
             self._soon(self._answer, list(zip(wanted, results, strict=True)))
         if publisher is not None:
             publisher.close()
 
+    def _tell_readers(self) -> None:
+        """The stream has moved: they may read, before it is synced as readers of a directory may."""
+        self.tail.read()
+        if self._watching is not None:
+            self._soon(self._notify)
+
     def _watch(self) -> None:
+        """Tell readers of what others publish; while this desk does, nobody else can."""
         cursor = self._watched = self.stream.log.cursor(self.stream.log.next_index)
         try:
             while not self._closing:
-                if cursor.wait(0.5):
-                    self._soon(self._notify)
+                if self._held_elsewhere.wait(_LOOK_S) and cursor.wait(_LOOK_S):
+                    self._tell_readers()
         finally:
             cursor.close()
 

@@ -61,6 +61,7 @@ class Publisher:
         unique: UniqueIds | None,
         unique_by: str | None,
         on_close: Callable[[Publisher], None],
+        background: bool = True,
     ) -> None:
         """Use `Stream.publisher`."""
         self._log = log
@@ -72,7 +73,7 @@ class Publisher:
         self._schema = log.schema
         self._columns: list[list[Any]] = [[] for _ in declaration.columns]
         self._key = KeyColumn(log.schema, declaration.order_by) if declaration.order_by else None
-        self._batcher = Batcher(log, self._columns, self._to_batches, linger_s=0.0)
+        self._batcher = Batcher(log, self._columns, self._to_batches, linger_s=0.0 if background else None)
         self._taking = make_taking(
             declaration,
             self._columns,

@@ -47,10 +47,11 @@ class Stream(Listening):
 
     # --- publishing
 
-    def publisher(self, *, take_over: bool = False) -> Publisher:
+    def publisher(self, *, take_over: bool = False, background: bool = True) -> Publisher:
         """The stream's one publisher, or PublisherTaken.
 
-        `take_over` takes it from whoever has it: that one can publish and acknowledge nothing more.
+        `take_over` takes it from whoever has it: that one can publish and acknowledge nothing more. Entries
+        are written in the background; without `background`, only when `flush` is called.
         """
         self._check()
         try:
@@ -72,6 +73,7 @@ class Stream(Listening):
                 unique=unique,
                 unique_by=unique_by,
                 on_close=self._released,
+                background=background,
             )
         except BaseException:
             log.close()

@@ -18,9 +18,9 @@ _U16, _U32, _I32, _I64 = (struct.Struct(code) for code in ("<H", "<I", "<i", "<q
 _BUFFER = struct.Struct("<qq")
 
 
-def unpacked_bytes(stream: bytes) -> int:
+def unpacked_bytes(stream: bytes | memoryview) -> int:
     """Of all its messages together; Arrow's errors, or struct.error, if it is none."""
-    reader = pa.ipc.MessageReader.open_stream(stream)
+    reader = pa.ipc.MessageReader.open_stream(pa.py_buffer(stream))
     total = 0
     while True:
         try:

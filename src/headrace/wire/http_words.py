@@ -11,6 +11,10 @@ TERMS = "application/vnd.headrace.terms+json"
 
 FJ = "fj"
 """What a connection becomes that is upgraded to the FJ protocol."""
+PIPE = "headrace-pipe"
+"""The same for a publisher's requests (`wire.pipe`)."""
+FEED = "headrace-feed"
+"""The same for what a reader gets: the Arrow stream of a response, without chunks around it."""
 
 PRODUCER = "Headrace-Producer"
 SEQUENCE = "Headrace-Sequence"
