@@ -5,6 +5,9 @@ whose answer did not arrive is sent again, and is answered, not published twice.
 instead, it is looked up whether that batch is there, before anything else is sent. A carrier that holds the
 stream alone says besides which index its batch must get: nobody can have published in between. One of several
 that share a stream does not know indexes; it counts its own entries instead.
+
+What comes again and again goes through a pipe, on whatever wires it is given: `append` and `head` wait for
+nothing else than these.
 """
 
 from __future__ import annotations
@@ -18,19 +21,22 @@ import msgspec
 import pyarrow as pa
 
 from headrace.client.node_line import NodeLine, path_of
+from headrace.client.pipe import Pipe
+from headrace.client.wires import Wires
 from headrace.kernel.errors import Broken, HeadraceError, Refused
 from headrace.log.keys import KeyColumn
 from headrace.log.meta import Meta
 from headrace.stream.agreement import Terms
 from headrace.stream.publisher import Published
 from headrace.wire import http_words as words
+from headrace.wire.pipe import ANY, PipeRequest, Verb, key_body
 
 _RENEWALS = 3
 """So often a lease is renewed before it ends."""
 
 
 class Carrier:
-    def __init__(self, line: NodeLine, name: str, meta: Meta, *, shared: bool) -> None:
+    def __init__(self, line: NodeLine, wires: Wires, name: str, meta: Meta, *, shared: bool) -> None:
         self.id = uuid.uuid4().hex
         self.meta = meta
         self.next_index = 0
@@ -42,6 +48,7 @@ class Carrier:
         self._key = KeyColumn(meta.schema, meta.order_by) if meta.order_by else None
         self._which = {words.STREAM: meta.id} | ({} if shared else {words.PUBLISHER: self.id})
         self._shared = shared
+        self._pipe = Pipe(line, wires, f"{self._path}/pipe", {**self._which, words.PRODUCER: self.id})
         self._sequence = 0
         self._doubtful: pa.RecordBatch | pa.Table | None = None
         """The batch that may be there or not: it goes again as it was, or is looked up, before another."""
@@ -72,7 +79,7 @@ class Carrier:
             portion = records if self._doubtful is None else records.slice(0, self._doubtful.num_rows)
             self._doubtful = portion
             try:
-                published = await self._publish(portion, (self.id, self._sequence))
+                published = await self._publish(portion)
             except Refused:
                 self._doubtful = None
                 raise
@@ -85,7 +92,14 @@ class Carrier:
 
     async def append_once(self, records: pa.RecordBatch | pa.Table, once: tuple[str, int]) -> Published:
         """The same under a number of the caller's own: what was published under it is not again."""
-        published = await self._publish(records, once)
+        headers = {**self._which, words.PRODUCER: once[0], words.SEQUENCE: str(once[1])}
+        if not self._shared:
+            headers[words.BASE] = str(self.next_index)
+        body = packed(records)
+        raw = await self._line.surely(
+            lambda: self._line.ask("POST", self._path, body, media=words.ARROW, headers=headers)
+        )
+        published = _published(msgspec.json.decode(raw))
         if not published.repeated:
             self._move(records, published)
         return published
@@ -95,8 +109,7 @@ class Carrier:
         if self._key is None:
             raise Refused(f"{self.where} is ordered by index: its HEAD moves by itself")
         bits = self._key.encode(key)
-        path = f"{self._path}/head"
-        await self._line.surely(lambda: self._line.told("POST", path, {"bits": bits}, headers=self._which))
+        await self._pipe.surely(PipeRequest(Verb.HEAD, body=key_body(bits)))
         self.head_key = max(self.head_key, bits)
 
     def key_of(self, bits: int) -> Any:
@@ -113,6 +126,7 @@ class Carrier:
         return found
 
     async def release(self) -> None:
+        self._pipe.close()
         if self._renewing is None:
             return
         self._renewing.cancel()
@@ -122,16 +136,10 @@ class Carrier:
 
     # --- inside
 
-    async def _publish(self, records: pa.RecordBatch | pa.Table, once: tuple[str, int]) -> Published:
-        headers = {**self._which, words.PRODUCER: once[0], words.SEQUENCE: str(once[1])}
-        if not self._shared:
-            headers[words.BASE] = str(self.next_index)
-        body = packed(records)
-        raw = await self._line.surely(
-            lambda: self._line.ask("POST", self._path, body, media=words.ARROW, headers=headers)
-        )
-        told = msgspec.json.decode(raw)
-        return Published(told["first"], told["next"], tuple(told["duplicates"]), told["repeated"])
+    async def _publish(self, records: pa.RecordBatch | pa.Table) -> Published:
+        base = ANY if self._shared else self.next_index
+        request = PipeRequest(Verb.PUBLISH, self._sequence, base, packed(records))
+        return _published(await self._pipe.surely(request))
 
     def _move(self, records: pa.RecordBatch | pa.Table, published: Published) -> None:
         """So many more are there."""
@@ -143,7 +151,7 @@ class Carrier:
     async def _settle(self, doubtful: pa.RecordBatch | pa.Table) -> None:
         """Something else is published now: is what came before there, or not?"""
         if not self._shared:
-            told = await self._line.surely(lambda: self._where({"id": self.id}))
+            told = await self._pipe.surely(PipeRequest(Verb.WHERE))
             if told["next"] != self.next_index:
                 raise Broken(
                     f"{self.where}: {doubtful.num_rows} entries that could not be acknowledged are there "
@@ -162,6 +170,10 @@ class Carrier:
             await asyncio.sleep(pause_s)
             with contextlib.suppress(HeadraceError):  # if it is lost, the next batch is told so
                 await self._where({"id": self.id})
+
+
+def _published(told: dict[str, Any]) -> Published:
+    return Published(told["first"], told["next"], tuple(told["duplicates"]), told["repeated"])
 
 
 def _begins(records: pa.RecordBatch | pa.Table, doubtful: pa.RecordBatch | pa.Table) -> bool:

@@ -1,24 +1,23 @@
 """The feed of a node's stream: its batches and HEADs in order, over as many connections as it takes.
 
-The node answers one response that goes on. If it breaks, the feed comes again where it was: what `start`,
-`end` and keys stood for was told by the first answer, so that they mean the same for ever. Only so much is
-read ahead as fits into a socket's buffers.
+A feed is one wire (`client.wires`) on which the node goes on sending. If it breaks, the feed comes again
+where it was: what `start`, `end` and keys stood for was told by the first answer, so that they mean the same
+for ever. A line that says nothing for too long may be dead, and is left for another. Only so much is read
+ahead as fits into a socket's buffers.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from typing import Any
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 import pyarrow as pa
 
-from headrace.client.errors import ConnectionLost
-from headrace.client.node_line import AWAY, NodeLine, path_of
+from headrace.client.errors import ConnectionLost, NoAnswer
+from headrace.client.node_line import AWAY, NodeLine, path_of, surely
+from headrace.client.wires import Wire, Wires
 from headrace.kernel.errors import HeadraceError
 from headrace.log.cursor import OnDamage
 from headrace.log.damage import Damage, DamagedEntries
@@ -37,6 +36,7 @@ class Feed:
     def __init__(
         self,
         line: NodeLine,
+        wires: Wires,
         name: str,
         schema: pa.Schema,
         query: dict[str, Any],
@@ -54,15 +54,16 @@ class Feed:
         self.known_next = 0
         """The stream's next index as it was last told: who is below it is behind."""
         self._line = line
+        self._wires = wires
         self._id = id
         self._name = name
         self._schema = schema
         self._one_class = TAG not in schema.names and "columns" not in query
-        self._query = {**query, "format": "arrow", "damage": "skip"} | ({"follow": "true"} if follow else {})
+        self._query = {**query, "damage": "skip"} | ({"follow": "true"} if follow else {})
         self._follow = follow
         self._head = -1
-        self._stack: AsyncExitStack | None = None
-        self._response: aiohttp.ClientResponse | None = None
+        self.wire: Wire | None = None
+        """What it comes on just now."""
         self._pieces = ArrowPieces()
         self._begun = False
         self._away = 0
@@ -71,59 +72,72 @@ class Feed:
 
     async def begin(self) -> None:
         """Be at the place where it starts; errors of the place are raised here."""
-        if self._response is None:
-            await self._line.surely(self._connect)
+        if self.wire is None:
+            self.wire = await self._open()
 
     async def more(self) -> list[Item]:
         """What has come, at least one item; [] once it is over."""
         if self._failure is not None:
             raise self._failure
-        while not self.done and not self._closed:
+        while not self.done and not self._over:
             try:
-                if self._response is None:
-                    await self._line.surely(self._connect)
-                assert self._response is not None
-                chunk = await self._response.content.readany()
-                items = self._items(chunk)
+                if self.wire is None:
+                    self.wire = await self._open()
+                items = await self._received(self.wire)
                 if items:
                     self._away = 0
                     return items
-                if not chunk:
-                    await self._ended()
-            except (aiohttp.ClientError, ConnectionError, ProtocolError, *AWAY) as error:
-                if self._closed:
+            except (ProtocolError, *AWAY) as error:
+                if self._over:
                     break
-                if isinstance(error, TimeoutError):  # a dead line, or nothing was published: ask again
+                if isinstance(error, NoAnswer):  # a dead line, or nothing was published: ask again
                     self._away = 0
                 await self._lost()
-        await self.close()
+        self.close()
         return []
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._closed = True
-        await self._disconnect()
+        self._disconnect()
 
-    async def _disconnect(self) -> None:
-        stack, self._stack, self._response = self._stack, None, None
-        if stack is not None:
-            await stack.aclose()
+    def _disconnect(self) -> None:
+        wire, self.wire = self.wire, None
+        if wire is not None:
+            wire.close()
 
-    async def _connect(self) -> None:
-        stack = AsyncExitStack()
+    async def _open(self) -> Wire:
+        line, rest = self._line, self._wires.rest
+        return await surely(self._connect, line.patience, rest, lambda: self._over or line.closed, AWAY)
+
+    @property
+    def _over(self) -> bool:
+        """Whether nobody wants more of it."""
+        return self._closed or self._wires.stopped
+
+    async def _connect(self) -> Wire:
         path = f"{path_of('streams', self._name)}?{urlencode(self._query)}"
-        try:
-            response = await stack.enter_async_context(self._line.reading(path, {words.STREAM: self._id}))
-        except BaseException:
-            await stack.aclose()
-            raise
-        self._stack, self._response, self._pieces = stack, response, ArrowPieces()
-        self.known_next = int(response.headers[words.NEXT])
+        wire = await self._wires.open(path, words.FEED, {words.STREAM: self._id})
+        self._pieces = ArrowPieces()
+        self.known_next = int(wire.headers[words.NEXT.lower()])
         if not self._begun:
             self._begun = True
-            self.index = int(response.headers[words.FROM])
-            if words.UNTIL in response.headers:
+            self.index = int(wire.headers[words.FROM.lower()])
+            if words.UNTIL.lower() in wire.headers:
                 self._query.pop("until", None)
-                self._query["to"] = response.headers[words.UNTIL]
+                self._query["to"] = wire.headers[words.UNTIL.lower()]
+        return wire
+
+    async def _received(self, wire: Wire) -> list[Item]:
+        """What is whole now of what has come. A large batch goes straight to where it belongs."""
+        room = self._pieces.room
+        if room is None:
+            data = await wire.receive()
+            if data:
+                return self._items(self._pieces.feed(data))
+        elif size := await wire.receive_into(room):
+            return self._items(self._pieces.filled(size))
+        await self._ended()
+        return []
 
     async def _ended(self) -> None:
         """The response is over: so is the feed, unless it follows and the node did not say that it is."""
@@ -134,19 +148,23 @@ class Feed:
         else:
             self.done = True
 
-    async def _lost(self) -> None:
-        """Come again from where it is; not at once, if that happens again and again."""
-        await self._disconnect()
+    def leave_line(self) -> None:
+        """Come again from where it is, over another line."""
+        self._disconnect()
         for name in ("key", "from_bits"):
             self._query.pop(name, None)
         self._query["from"] = self.index
+
+    async def _lost(self) -> None:
+        """The same; not at once, if that happens again and again."""
+        self.leave_line()
         self._away += 1
         if self._away > 1:
-            await asyncio.sleep(self._line.patience.pause.pause_s(self._away - 1))
+            await self._wires.rest(self._line.patience.pause.pause_s(self._away - 1))
 
-    def _items(self, chunk: bytes) -> list[Item]:
+    def _items(self, batches: list[tuple[pa.RecordBatch, Notes]]) -> list[Item]:
         items: list[Item] = []
-        for records, notes in self._pieces.feed(chunk):
+        for records, notes in batches:
             try:
                 item = self._item(records, notes)
             except HeadraceError as error:  # raised once those before it are taken

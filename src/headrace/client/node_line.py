@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -89,18 +90,7 @@ class NodeLine:
         self, work: Callable[[], Awaitable[T]], repeated: tuple[type[HeadraceError], ...] = AWAY
     ) -> T:
         """Do what is safe to repeat again and again, while the node is away."""
-        loop = asyncio.get_running_loop()
-        deadline, attempts = 0.0, 0
-        while True:
-            try:
-                return await work()
-            except repeated as error:
-                attempts += 1
-                pause = self.patience.pause.pause_s(attempts)
-                deadline = deadline or loop.time() + self.patience.away_s
-                if self._closed or loop.time() + pause > deadline:
-                    raise error
-                await asyncio.sleep(pause)
+        return await surely(work, self.patience, asyncio.sleep, lambda: self._closed, repeated)
 
     @asynccontextmanager
     async def reading(
@@ -110,6 +100,10 @@ class NodeLine:
         method = "POST" if body else "GET"
         async with self._response(method, path, headers or {}, body, endless=True) as response:
             yield response
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
 
     async def close(self) -> None:
         self._closed = True
@@ -183,6 +177,27 @@ class _Sent(aiohttp.payload.Payload):
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         return bytes(self._value).decode(encoding, errors)
+
+
+async def surely(
+    work: Callable[[], Awaitable[T]],
+    patience: Patience,
+    rest: Callable[[float], Awaitable[object]],
+    closed: Callable[[], bool],
+    repeated: tuple[type[HeadraceError], ...],
+) -> T:
+    """Do it again and again, while the node is away: with a `rest` between, and until it is closed here."""
+    deadline, attempts = 0.0, 0
+    while True:
+        try:
+            return await work()
+        except repeated as error:
+            attempts += 1
+            pause = patience.pause.pause_s(attempts)
+            deadline = deadline or time.monotonic() + patience.away_s
+            if closed() or time.monotonic() + pause > deadline:
+                raise error
+            await rest(pause)
 
 
 def trusted(ca: str | Path | None) -> ssl.SSLContext:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack
 from typing import Any
 
@@ -13,7 +12,9 @@ import pyarrow as pa
 from headrace.client.aio_stream import AsyncStream
 from headrace.client.feed import Feed, Item, tell
 from headrace.client.loop_thread import LoopThread
+from headrace.client.plain_wire import PlainWire, PlainWires
 from headrace.client.remote_target import RemoteIds, RemoteTarget
+from headrace.client.wires import drive
 from headrace.log.cursor import OnDamage
 from headrace.log.damage import Damage, Report
 from headrace.log.info import LogInfo
@@ -43,7 +44,8 @@ class RemoteStream(Listening):
         the entries of this publisher.
         """
         self._check()
-        carrier = self._loop.run(self._stream.carrier(take_over=take_over, shared=shared))
+        wires = PlainWires(self._stream.line)
+        carrier = self._loop.run(self._stream.carrier(wires, take_over=take_over, shared=shared))
         words = carrier.meta.extra.get("stream", {})
         unique_by, unique = words.get("unique_by"), None
         if unique_by:
@@ -111,9 +113,10 @@ class RemoteStream(Listening):
         columns: Sequence[str] | None = None,
         on_damage: OnDamage | None = None,
     ) -> RemoteScan:
-        feed = self._stream.feed(start, until, follow=follow, columns=columns)
-        self._loop.run(feed.begin())
-        scan = RemoteScan(self._loop, feed, self._stream.where, follow, on_damage, self._scans.discard)
+        wires = PlainWires(self._stream.line)
+        feed = self._stream.feed(start, until, follow=follow, columns=columns, wires=wires)
+        drive(feed.begin())
+        scan = RemoteScan(wires, feed, self._stream.where, follow, on_damage, self._scans.discard)
         self._scans.add(scan)
         return scan
 
@@ -127,11 +130,11 @@ class RemoteStream(Listening):
 
 
 class RemoteScan:
-    """A feed as a blocking listener steps through it: while it looks at some items, the next ones come."""
+    """A feed as a blocking listener steps through it, on a wire of the listener's own thread."""
 
     def __init__(
         self,
-        loop: LoopThread,
+        wires: PlainWires,
         feed: Feed,
         where: str,
         follow: bool,
@@ -139,21 +142,22 @@ class RemoteScan:
         on_close: Callable[[RemoteScan], None],
     ) -> None:
         self.done = False
-        self.stopped = False
-        self._loop = loop
+        self._wires = wires
         self._feed = feed
         self._where = where
         self._follow = follow
         self._on_damage = on_damage
         self._on_close = on_close
         self._ready: deque[Item] = deque()
-        self._coming: Future[list[Item]] = loop.start(feed.more())
-        self._known_next = feed.known_next
         self._seen = feed.index
 
     @property
     def index(self) -> int:
         return self._seen
+
+    @property
+    def stopped(self) -> bool:
+        return self._wires.stopped
 
     def next(self) -> Batch | Head | None:
         """The next item; None if there is none yet, which only one that follows is told."""
@@ -165,37 +169,35 @@ class RemoteScan:
                     return item
                 self._seen = max(self._seen, item.stop_lost or 0)
                 tell(item, self._where, self._on_damage)
-            elif self._follow and not self._coming.done() and self._seen >= self._known_next:
+            elif self._follow and self._is_idle():
                 return None
             else:
-                self._take()
+                items = drive(self._feed.more())
+                self.done = not items
+                self._ready.extend(items)
         return None
 
-    def _take(self) -> None:
-        try:
-            items = self._coming.result()
-        except CancelledError:
-            return
-        self.done = not items
-        self._known_next = self._feed.known_next
-        self._ready.extend(items)
-        if items and not self.stopped:
-            self._coming = self._loop.start(self._feed.more())
+    def _is_idle(self) -> bool:
+        """Whether all is read that was there, and nothing has come."""
+        drive(self._feed.begin())
+        wire = self._feed.wire
+        assert isinstance(wire, PlainWire)
+        return self._seen >= self._feed.known_next and not wire.readable(0.0)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until there may be more; False when the time came first, or this was stopped."""
-        if not self.stopped:
-            try:
-                self._coming.exception(timeout)
-            except (TimeoutError, CancelledError):
-                return False
-        return not self.stopped
+        wire = self._feed.wire
+        if self.stopped or not isinstance(wire, PlainWire):
+            return not self.stopped
+        come = wire.readable(timeout)
+        if not come and timeout is None:  # a dead line, or nothing was published: ask again
+            self._feed.leave_line()
+        return (come or timeout is None) and not self.stopped
 
     def stop(self) -> None:
-        self.stopped = True
-        self._coming.cancel()
+        self._wires.stop()
 
     def close(self) -> None:
         self.stop()
         self._on_close(self)
-        self._loop.let_go(self._feed.close())
+        self._feed.close()

@@ -9,11 +9,15 @@ import pyarrow as pa
 
 from headrace.client.carrier import Carrier
 from headrace.client.loop_thread import LoopThread
+from headrace.client.wires import drive
 from headrace.log.state import Commit
 
 
 class RemoteTarget:
-    """Every append is durable on the node when it returns, so there is nothing left to sync."""
+    """Every append is durable on the node when it returns, so there is nothing left to sync.
+
+    Batches go over wires of the thread that appends.
+    """
 
     def __init__(self, loop: LoopThread, carrier: Carrier) -> None:
         self._loop = loop
@@ -44,7 +48,7 @@ class RemoteTarget:
         return self._carrier.last_key
 
     def append(self, records: pa.RecordBatch | pa.Table) -> int:
-        return self._loop.run(self._carrier.append(records)).base_index
+        return drive(self._carrier.append(records)).base_index
 
     def append_group(
         self, records: Sequence[pa.RecordBatch | pa.Table], *, writer: str, sequence: int
@@ -58,7 +62,7 @@ class RemoteTarget:
         return None
 
     def head(self, key: Any) -> None:
-        self._loop.run(self._carrier.head(key))
+        drive(self._carrier.head(key))
 
     def sync(self) -> None:
         pass

@@ -21,6 +21,8 @@ from headrace.wire.errors import ProtocolError
 
 Notes = dict[bytes, bytes]
 _END = struct.pack("<II", 0xFFFFFFFF, 0)
+_DIRECT_BYTES = 1 << 14
+"""So much is worth being received where it belongs."""
 
 
 class ArrowPieces:
@@ -40,6 +42,18 @@ class ArrowPieces:
             return list(self._fed(memoryview(self._waiting + chunk if self._waiting else chunk)))
         except (pa.ArrowException, OSError, struct.error, ValueError) as error:
             raise ProtocolError(f"what came is no Arrow IPC stream: {error}") from error
+
+    @property
+    def room(self) -> memoryview | None:
+        """Where the rest of a message belongs that has come in part; None if little is missing, or all."""
+        partial = self._partial
+        return None if partial is None or partial.missing < _DIRECT_BYTES else partial.room
+
+    def filled(self, size: int) -> list[tuple[pa.RecordBatch, Notes]]:
+        """So many bytes were put into `room`: the batches that are whole now."""
+        assert self._partial is not None
+        self._partial.missing -= size
+        return self.feed(b"") if not self._partial.missing else []
 
     def _fed(self, data: memoryview) -> Iterator[tuple[pa.RecordBatch, Notes]]:
         self._waiting = b""
@@ -91,10 +105,16 @@ class _Partial:
         self._view[: len(preamble)] = preamble
         self._view[-len(_END) :] = _END
 
+    @property
+    def room(self) -> memoryview:
+        """Where the rest of it goes."""
+        end = len(self._view) - len(_END)
+        return self._view[end - self.missing : end]
+
     def fill(self, data: memoryview) -> memoryview:
         """Take what belongs to it; the rest."""
-        taken, at = data[: self.missing], len(self._view) - len(_END) - self.missing
-        self._view[at : at + len(taken)] = taken
+        taken = data[: self.missing]
+        self.room[: len(taken)] = taken
         self.missing -= len(taken)
         return data[len(taken) :]
 

@@ -1,0 +1,150 @@
+"""Wires of a blocking client: sockets that the thread that uses them waits for (see `client.wires`)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+
+from headrace.client.errors import CannotConnect, ConnectionLost, NoAnswer
+from headrace.client.node_line import NodeLine
+from headrace.client.upgrade import Handshake, address, request
+from headrace.kernel.dead_lines import watch
+from headrace.kernel.errors import Closed, HeadraceError
+
+_RECEIVE_BYTES = 1 << 16
+_PARTS_BYTES = 1 << 16
+"""Parts up to this size are joined: one system call costs more than copying them."""
+
+
+class PlainWires:
+    """Used by one thread at a time; `stop` may come from any."""
+
+    def __init__(self, node: NodeLine) -> None:
+        self._node = node
+        self._process = os.getpid()
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    async def open(self, path: str, word: str, headers: Mapping[str, str]) -> PlainWire:
+        if self._process != os.getpid():
+            raise Closed("this was opened by another process: connect again")
+        connected = self._dial()
+        try:
+            return self._switched(connected, request(self._node, path, word, headers))
+        except OSError as error:
+            connected.close()
+            raise self._lost(error) from error
+        except HeadraceError:
+            connected.close()
+            raise
+
+    async def rest(self, seconds: float) -> None:
+        self._stopping.wait(seconds)
+
+    @property
+    def stopped(self) -> bool:
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """Whoever waits on a wire, or for one, is let go: it has ended."""
+        with self._lock:
+            self._stopping.set()
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _dial(self) -> socket.socket:
+        node, (host, port) = self._node, address(self._node)
+        try:
+            connected = socket.create_connection((host, port), node.patience.connect_s)
+        except OSError as error:
+            raise CannotConnect(f"nobody answers at {node.url} ({error}): is it running?") from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        watch(connected, node.patience.answer_s)
+        if node.tls is not None:
+            try:
+                connected = node.tls.wrap_socket(connected, server_hostname=host)
+            except (OSError, ssl.SSLError) as error:
+                connected.close()
+                raise CannotConnect(
+                    f"{node.url} cannot be trusted, or does not speak TLS ({error})"
+                ) from error
+        connected.settimeout(node.patience.answer_s)
+        with self._lock:
+            self._socket = connected
+            if self._stopping.is_set():
+                connected.close()
+                raise Closed(f"the connection to {node.url} is closed")
+        return connected
+
+    def _switched(self, connected: socket.socket, asked: bytes) -> PlainWire:
+        handshake = Handshake()
+        connected.sendall(asked)
+        while not handshake.feed(connected.recv(_RECEIVE_BYTES)):
+            pass
+        return PlainWire(connected, self._node, handshake)
+
+    def _lost(self, error: OSError) -> HeadraceError:
+        return _lost(self._node, error)
+
+
+class PlainWire:
+    def __init__(self, connected: socket.socket, node: NodeLine, handshake: Handshake) -> None:
+        self.headers = handshake.headers
+        self._rest = handshake.rest
+        self._socket = connected
+        self._node = node
+        self._process = os.getpid()
+
+    async def send(self, *parts: bytes | memoryview) -> None:
+        if self._process != os.getpid():
+            raise Closed("this was opened by another process: connect again")
+        try:
+            if sum(map(len, parts)) <= _PARTS_BYTES:
+                self._socket.sendall(b"".join(parts))
+            else:
+                for part in parts:
+                    self._socket.sendall(part)
+        except OSError as error:
+            raise _lost(self._node, error) from error
+
+    async def receive(self) -> bytes:
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            return rest
+        try:
+            return self._socket.recv(_RECEIVE_BYTES)
+        except OSError as error:
+            raise _lost(self._node, error) from error
+
+    async def receive_into(self, room: memoryview) -> int:
+        try:
+            return self._socket.recv_into(room)
+        except OSError as error:
+            raise _lost(self._node, error) from error
+
+    def readable(self, timeout_s: float | None = 0.0) -> bool:
+        """Whether something has come, or comes within that time; None: wait as long as an answer may take."""
+        if self._rest or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
+            return True
+        if self._socket.fileno() < 0:
+            return True  # closed: whoever reads is told
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        wait_s = self._node.patience.answer_s if timeout_s is None else timeout_s
+        return bool(poll.poll(wait_s * 1000))
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def _lost(node: NodeLine, error: OSError) -> HeadraceError:
+    if isinstance(error, TimeoutError):
+        return NoAnswer(f"{node.url} said nothing for {node.patience.answer_s:g} s")
+    return ConnectionLost(f"the connection to {node.url} broke ({error})")
