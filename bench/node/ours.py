@@ -84,7 +84,7 @@ class Headrace:
     async def follower(self, stack: AsyncExitStack, stream: str, count: int) -> asyncio.Future[Any]:
         store = await stack.enter_async_context(connect(self.url))
         feed = (await store.stream(stream)).feed(0, None, follow=True)
-        stack.push_async_callback(feed.close)
+        stack.callback(feed.close)
 
         async def until(index: int) -> None:
             while feed.index < index:

@@ -26,7 +26,9 @@ BEHIND_BYTES = 4 << 20
 """A follower that has so much to take yet reads by itself."""
 
 
-class _Piece(NamedTuple):
+class Piece(NamedTuple):
+    """The bytes of a batch, or of a move of HEAD: then both indexes are the same."""
+
     first: int
     next: int
     data: bytes
@@ -52,7 +54,7 @@ class Follower:
             self._come.clear()
         return taken
 
-    def hand(self, piece: _Piece) -> None:
+    def hand(self, piece: Piece) -> None:
         if self._gone or piece.next < self.index or piece.first < self.index == piece.next:
             return
         if piece.first != self.index or self._bytes > BEHIND_BYTES:
@@ -111,16 +113,16 @@ class StreamTail:
         if pieces:
             self._soon(self._hand, pieces)
 
-    def _read(self) -> list[_Piece]:
+    def _read(self) -> list[Piece]:
         assert self._scan is not None
         assert self._chunks is not None
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         while True:
             item: Any = self._scan.next()
             if item is None:
                 return pieces
             first = item.base_index if isinstance(item, Batch) else item.next_index
-            pieces.append(_Piece(first, item.next_index, b"".join(self._chunks.chunks(item))))
+            pieces.append(Piece(first, item.next_index, b"".join(self._chunks.chunks(item))))
 
     def _close(self) -> None:
         scan, self._scan = self._scan, None
@@ -133,6 +135,10 @@ class StreamTail:
 
     # --- in the loop
 
+    @property
+    def followers(self) -> int:
+        return len(self._followers)
+
     def leave(self, follower: Follower) -> None:
         self._followers.discard(follower)
 
@@ -142,7 +148,7 @@ class StreamTail:
             follower.leave()
         self._followers.clear()
 
-    def _hand(self, pieces: list[_Piece]) -> None:
+    def _hand(self, pieces: list[Piece]) -> None:
         for follower in list(self._followers):
             for piece in pieces:
                 follower.hand(piece)

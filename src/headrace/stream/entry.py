@@ -61,7 +61,7 @@ class EntryMaker:
         return self._values(records, {})
 
     def _chunk(self, batch: Batch) -> list[Entry]:
-        indexes = range(batch.base_index, batch.next_index)
+        indexes = list(range(batch.base_index, batch.next_index))
         if self._declaration.order_by is None:
             made = map(Entry, indexes, indexes, self.values(batch.records))
         else:

@@ -1,0 +1,202 @@
+"""A pipe as the node sees it: batches in order, each once; what is wrong is told; nobody can hold up the node."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.server.http_limits import HttpLimits
+from headrace.server.tokens import TokenFile
+from headrace.wire.pipe import PipeRequest, Verb, key_body
+
+from .http_node import Served, encoded, served
+
+
+@pytest.fixture
+def node(place: Path) -> Iterator[Served]:
+    limits = HttpLimits(drain_s=5.0, body_s=0.2, progress_bytes=100, body_bytes=1 << 20)
+    with served(place / "store", limits) as one:
+        one.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}, "order_by": "n"})
+        yield one
+
+
+class Publisher:
+    """The other end, by hand."""
+
+    def __init__(self, node: Served, headers: Mapping[str, str] | None = None) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", node.ask.port), timeout=30)
+        said = {"Headrace-Producer": "me", "Upgrade": "headrace-pipe", **(headers or {})}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+        self.socket.sendall(
+            f"GET /streams/s/pipe HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n{lines}\r\n".encode()
+        )
+        self.head = b""
+        while b"\r\n\r\n" not in self.head:
+            self.head += self.socket.recv(1)
+
+    def send(self, request: PipeRequest) -> None:
+        self.socket.sendall(request.head + bytes(request.body))
+
+    def answer(self) -> dict[str, Any]:
+        size = struct.unpack("<I", self._exactly(4))[0]
+        found: dict[str, Any] = json.loads(self._exactly(size))
+        return found
+
+    def ask(self, request: PipeRequest) -> dict[str, Any]:
+        self.send(request)
+        return self.answer()
+
+    def has_ended(self) -> bool:
+        """Whether the node has ended it, after whatever it still said."""
+        try:
+            while self.socket.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+        return True
+
+    def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self.socket.recv(size - len(data))
+            assert more, "it ended"
+            data += more
+        return data
+
+
+def batch(sequence: int, *numbers: int, base: int = -1) -> PipeRequest:
+    body, _ = encoded(pa.table({"n": pa.array(numbers, pa.int64())}))
+    return PipeRequest(Verb.PUBLISH, sequence, base, body)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def numbers(node: Served) -> list[int]:
+    return [line["n"] for line in node.ask("GET", "/streams/s").lines if "n" in line]
+
+
+def test_batches_are_published_once_in_their_order(node: Served) -> None:
+    pipe = Publisher(node)
+    assert pipe.head.startswith(b"HTTP/1.1 101 ")
+    for request in (batch(0, 1, 2), batch(1, 3), batch(1, 3), batch(2, 4)):
+        pipe.send(request)  # none waits for an answer
+    told = [pipe.answer() for _ in range(4)]
+    assert [(each["first"], each["next"], each["repeated"]) for each in told] == [
+        (0, 2, False),
+        (2, 3, False),
+        (2, 3, True),
+        (3, 4, False),
+    ]
+    assert pipe.ask(PipeRequest(Verb.WHERE))["next"] == 4
+    assert pipe.ask(PipeRequest(Verb.HEAD, body=key_body((1 << 63) + 9))) == {"head": (1 << 63) + 9}
+    assert numbers(node) == [1, 2, 3, 4]
+    assert node.ask("GET", "/streams/s").lines[-1]["_head"] == 9
+
+
+def test_what_is_wrong_with_a_batch_is_told_and_the_pipe_goes_on(node: Served) -> None:
+    pipe = Publisher(node)
+    assert pipe.ask(batch(0, 5))["next"] == 1
+    wrong = [
+        (batch(1, 3), "key_order"),
+        (batch(1, 6, base=0), "fenced"),
+        (PipeRequest(Verb.PUBLISH, 1, -1, b"not Arrow"), "schema_mismatch"),
+        (PipeRequest(Verb.HEAD, body=b"short"), "protocol"),
+        (PipeRequest(Verb.HEAD, body=key_body(0)), "key_order"),
+    ]
+    for request, code in wrong:
+        found = pipe.ask(request)
+        assert (found["error"], found["status"] >= 400, bool(found["message"])) == (code, True, True), found
+    assert pipe.ask(batch(1, 6))["next"] == 2
+    assert numbers(node) == [5, 6]
+    assert node.node.refused["key_order"] == 2
+
+
+def test_what_is_no_request_ends_the_pipe_and_publishes_nothing(node: Served) -> None:
+    for garbage in (b"GET / HTTP/1.1\r\n\r\n" * 3, b"\xff" * 64, batch(0, 1).head.replace(b"\x01", b"\x09")):
+        pipe = Publisher(node)
+        pipe.socket.sendall(garbage)
+        assert pipe.answer()["error"] == "protocol"
+        assert pipe.has_ended()
+    assert numbers(node) == []
+
+
+def test_a_pipe_is_refused_to_whom_it_is_not_due(node: Served) -> None:
+    assert Publisher(node, {"Upgrade": "websocket"}).head.startswith(b"HTTP/1.1 400 ")
+    assert Publisher(node, {"Headrace-Producer": ""}).head.startswith(b"HTTP/1.1 400 ")
+    assert Publisher(node, {"Headrace-Stream": "another"}).head.startswith(b"HTTP/1.1 404 ")
+
+
+def test_the_lease_counts_for_every_batch(node: Served) -> None:
+    shared, alone = Publisher(node), Publisher(node, {"Headrace-Publisher": "me"})
+    assert shared.ask(batch(0, 1))["next"] == 1
+    assert alone.ask(PipeRequest(Verb.WHERE))["next"] == 1  # and holds the stream from now on
+    assert shared.ask(batch(1, 2))["error"] == "publisher_taken"
+    assert alone.ask(batch(1, 2, base=1))["next"] == 2
+    node.ask.done("POST", "/streams/s/publisher", {"id": "other", "take_over": True})
+    assert alone.ask(batch(2, 3, base=2))["error"] == "fenced"
+    assert numbers(node) == [1, 2]
+
+
+def test_a_request_that_is_half_sent_is_cut_off_and_a_pipe_without_one_is_not(node: Served) -> None:
+    idle, half = Publisher(node), Publisher(node)
+    request = batch(0, 1)
+    half.socket.sendall(request.head + bytes(request.body[:50]))
+    assert half.has_ended()
+    assert idle.ask(batch(0, 7))["next"] == 1
+    assert numbers(node) == [7]
+    until(lambda: node.server.door.held_bytes == 0)
+
+
+def test_what_waits_counts_as_held_until_it_is_answered(node: Served) -> None:
+    pipe = Publisher(node)
+    pipe.socket.sendall(PipeRequest(Verb.PUBLISH, 0, -1, bytes(1 << 20)).head)
+    pipe.socket.sendall(bytes(1 << 19))
+    until(lambda: node.server.door.held_bytes >= 1 << 19)
+    pipe.socket.sendall(bytes(1 << 19))
+    assert "error" in pipe.answer()
+    until(lambda: node.server.door.held_bytes == 0)
+
+
+def test_a_token_that_is_taken_away_ends_the_pipe(place: Path) -> None:
+    with hr.open(place / "store") as store:
+        store.stream("s", pa.schema([pa.field("n", pa.int64(), nullable=False)]))
+    tokens = TokenFile(place / "store")
+    secret = tokens.create("writer", ["publish:*"]).secret
+    with served(place / "store") as node:
+        pipe = Publisher(node, {"Authorization": f"Bearer {secret}"})
+        assert pipe.ask(batch(0, 1))["next"] == 1
+        tokens.revoke("writer")
+        assert pipe.has_ended()
+
+
+def test_a_node_that_stops_answers_what_it_has_taken(place: Path) -> None:
+    with served(place / "store") as node:
+        node.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}, "order_by": "n"})
+        pipe = Publisher(node)
+        for sequence in range(50):
+            pipe.send(batch(sequence, sequence))
+        assert pipe.answer()["next"] == 1
+    answered = 1
+    try:
+        while pipe.answer()["next"]:
+            answered += 1
+    except AssertionError:
+        pass
+    with hr.open(place / "store") as store:
+        there = [entry.value["n"] for entry in store.stream("s").listen()]
+    assert there == list(range(len(there)))
+    assert answered == len(there)

@@ -1,0 +1,122 @@
+"""The tail of a stream: followers that have caught up are handed the same bytes, and miss nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.client import aio
+from headrace.server.http_limits import HttpLimits
+from headrace.server.stream_tail import BEHIND_BYTES, Follower, Piece
+from stream.samples import Number, in_thread, until
+
+from .http_node import Served, served
+
+
+@pytest.fixture
+def node(place: Path) -> Iterator[Served]:
+    with served(place / "store", HttpLimits(drain_s=0.2)) as one:
+        yield one
+
+
+def url(node: Served) -> str:
+    return f"http://127.0.0.1:{node.ask.port}"
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 20), st.integers(0, 12))
+def test_a_follower_is_handed_what_comes_next_or_leaves(rows: list[int], index: int, start: int) -> None:
+    """Whatever was read before it joined, and wherever it is: what it gets has neither gap nor double."""
+
+    async def followed() -> list[bytes]:
+        follower, at = Follower(index), start
+        for count in rows:
+            follower.hand(Piece(at, at + count, b"%d+%d" % (at, count)))
+            at += count
+        assert follower.index <= max(at, index)
+        follower.leave()
+        return await follower.more()
+
+    at = index
+    for piece in asyncio.run(followed()):
+        first, count = map(int, piece.split(b"+"))
+        assert first == at
+        at += count
+
+
+def test_a_follower_that_takes_nothing_leaves_before_it_costs_much() -> None:
+    async def followed() -> int:
+        follower = Follower(0)
+        for n in range(100):
+            follower.hand(Piece(n, n + 1, bytes(1 << 20)))
+        return sum(map(len, await follower.more()))
+
+    assert BEHIND_BYTES <= asyncio.run(followed()) <= BEHIND_BYTES + (2 << 20)
+
+
+def test_many_followers_hear_entries_and_heads_from_whoever_publishes(node: Served, place: Path) -> None:
+    """First another process publishes, which only the files tell; then the node does."""
+
+    async def heard(connected: threading.Barrier) -> list[tuple[str, int]]:
+        async with aio.connect(url(node)) as store:
+            stream = await store.stream("s", Number, order_by="n")
+            feeds = [stream.listen_with_heads(follow=True) for _ in range(20)]
+            firsts = [await anext(feed) for feed in feeds]
+            await asyncio.to_thread(connected.wait)
+            found = []
+            for first, feed in zip(firsts, feeds, strict=True):
+                said = [first] + [await anext(feed) for _ in range(11)]
+                found.append([("entry" if isinstance(each, hr.Entry) else "head", each.key) for each in said])
+            assert found == [found[0]] * 20
+            return found[0]
+
+    connected = threading.Barrier(2)
+    with hr.open(place / "store") as store, store.stream("s", Number, order_by="n").publisher() as publisher:
+        publisher.publish(Number(0))
+        publisher.flush()
+        hearing = in_thread(lambda: asyncio.run(heard(connected)))
+        connected.wait(60)
+        for n in range(1, 5):
+            publisher.publish(Number(n))
+            publisher.flush()
+        publisher.head(5)
+        publisher.flush()
+    with hr.connect(url(node)) as store, store.stream("s", Number, order_by="n").publisher() as publisher:
+        for n in range(6, 11):
+            publisher.publish(Number(n))
+            publisher.flush()
+        publisher.head(12)
+        assert hearing.result() == [
+            *(("entry", n) for n in range(5)),
+            ("head", 5),
+            *(("entry", n) for n in range(6, 11)),
+            ("head", 12),
+        ]
+
+
+def test_a_follower_that_falls_behind_reads_by_itself_and_comes_back(node: Served) -> None:
+    data = [bytes([n]) * (1 << 20) for n in range(40)]
+    with hr.connect(url(node)) as store:
+        stream = store.stream("s", bytes)
+        slow = stream.listen(follow=True)
+        with stream.publisher() as publisher:
+            publisher.publish(data[0])
+            publisher.flush()
+            assert next(slow).value == data[0]
+            until(lambda: node.desk.tail.followers == 1, "the follower to be there")
+            for each in data[1:]:
+                publisher.publish(each)
+            publisher.flush()
+            assert [next(slow).value for _ in data[1:]] == data[1:]
+            until(lambda: node.desk.tail.followers == 1, "the follower to be back")
+            publisher.publish(b"last")
+            publisher.flush()
+            assert next(slow).value == b"last"
+        del slow
+        until(lambda: node.desk.followers == 0, "the follower to be forgotten")
