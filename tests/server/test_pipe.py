@@ -1,4 +1,4 @@
-"""A pipe as the node sees it: batches in order, each once; what is wrong is told; nobody can hold up the node."""
+"""A pipe as the node sees it: batches in order, each once; what is wrong is told; nobody holds it up."""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from headrace.client.aio_publisher import AsyncPublisher
 from headrace.client.carrier import Carrier
+from headrace.client.conduits import Conduits
 from headrace.client.feed import Feed, place_query, tell
-from headrace.client.loop_wire import LoopWires
+from headrace.client.loop_conduit import LoopConduits
 from headrace.client.node_line import NodeLine, path_of
 from headrace.client.verified import verified
-from headrace.client.wires import Wires
 from headrace.kernel.errors import KeyOrder
 from headrace.log.body import BodyDecoder
 from headrace.log.cursor import OnDamage
@@ -45,12 +45,12 @@ class AsyncStream:
 
     async def publisher(self, *, take_over: bool = False, shared: bool = False) -> AsyncPublisher:
         """The stream's one publisher, or PublisherTaken; `shared`: one of several (see `hr.connect`)."""
-        carrier = await self.carrier(LoopWires(self.line), take_over=take_over, shared=shared)
+        carrier = await self.carrier(LoopConduits(self.line), take_over=take_over, shared=shared)
         return AsyncPublisher(carrier, self.declaration)
 
-    async def carrier(self, wires: Wires, *, take_over: bool, shared: bool) -> Carrier:
-        """What brings batches there over such wires, once the stream has all that is declared."""
-        carrier = Carrier(self.line, wires, self.name, self.meta, shared=shared)
+    async def carrier(self, conduits: Conduits, *, take_over: bool, shared: bool) -> Carrier:
+        """What brings batches there over such conduits, once the stream has all that is declared."""
+        carrier = Carrier(self.line, conduits, self.name, self.meta, shared=shared)
         await carrier.take(take_over=take_over)
         try:
             await self.refresh()
@@ -129,13 +129,19 @@ class AsyncStream:
         *,
         follow: bool,
         columns: Sequence[str] | None = None,
-        wires: Wires | None = None,
+        conduits: Conduits | None = None,
     ) -> Feed:
-        """Where batches come from: over wires of this loop, if no others are given."""
+        """Where batches come from: over conduits of this loop, if no others are given."""
         schema = self.schema if columns is None else BodyDecoder(self.schema, columns).schema
         query = place_query(start, until, columns, self._bits)
         return Feed(
-            self.line, wires or LoopWires(self.line), self.name, schema, query, follow=follow, id=self.meta.id
+            self.line,
+            conduits or LoopConduits(self.line),
+            self.name,
+            schema,
+            query,
+            follow=follow,
+            id=self.meta.id,
         )
 
     async def _items(self, feed: Feed, on_damage: OnDamage | None) -> AsyncIterator[Batch | LogHead]:

@@ -6,7 +6,7 @@ instead, it is looked up whether that batch is there, before anything else is se
 stream alone says besides which index its batch must get: nobody can have published in between. One of several
 that share a stream does not know indexes; it counts its own entries instead.
 
-What comes again and again goes through a pipe, on whatever wires it is given: `append` and `head` wait for
+What comes again and again goes through a pipe, on whatever conduits it is given: `append` and `head` wait for
 nothing else than these.
 """
 
@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from headrace.client.conduits import Conduits
 from headrace.client.node_line import NodeLine, path_of
 from headrace.client.pipe import Pipe
-from headrace.client.wires import Wires
 from headrace.kernel.errors import Broken, HeadraceError, Refused
 from headrace.log.keys import KeyColumn
 from headrace.log.meta import Meta
@@ -36,7 +36,7 @@ _RENEWALS = 3
 
 
 class Carrier:
-    def __init__(self, line: NodeLine, wires: Wires, name: str, meta: Meta, *, shared: bool) -> None:
+    def __init__(self, line: NodeLine, conduits: Conduits, name: str, meta: Meta, *, shared: bool) -> None:
         self.id = uuid.uuid4().hex
         self.meta = meta
         self.next_index = 0
@@ -48,7 +48,7 @@ class Carrier:
         self._key = KeyColumn(meta.schema, meta.order_by) if meta.order_by else None
         self._which = {words.STREAM: meta.id} | ({} if shared else {words.PUBLISHER: self.id})
         self._shared = shared
-        self._pipe = Pipe(line, wires, f"{self._path}/pipe", {**self._which, words.PRODUCER: self.id})
+        self._pipe = Pipe(line, conduits, f"{self._path}/pipe", {**self._which, words.PRODUCER: self.id})
         self._sequence = 0
         self._doubtful: pa.RecordBatch | pa.Table | None = None
         """The batch that may be there or not: it goes again as it was, or is looked up, before another."""

@@ -1,7 +1,7 @@
 """The feed of a node's stream: its batches and HEADs in order, over as many connections as it takes.
 
-A feed is one wire (`client.wires`) on which the node goes on sending. If it breaks, the feed comes again
-where it was: what `start`, `end` and keys stood for was told by the first answer, so that they mean the same
+A feed is one conduit (`client.conduits`) on which the node goes on sending. If it breaks, the feed comes
+again where it was: what `start`, `end` and keys stood for was told by the first answer, so that they mean the same
 for ever. A line that says nothing for too long may be dead, and is left for another. Only so much is read
 ahead as fits into a socket's buffers.
 """
@@ -15,9 +15,9 @@ from urllib.parse import urlencode
 import msgspec
 import pyarrow as pa
 
+from headrace.client.conduits import Conduit, Conduits
 from headrace.client.errors import ConnectionLost, NoAnswer
 from headrace.client.node_line import AWAY, NodeLine, path_of, surely
-from headrace.client.wires import Wire, Wires
 from headrace.kernel.errors import HeadraceError
 from headrace.log.cursor import OnDamage
 from headrace.log.damage import Damage, DamagedEntries
@@ -36,7 +36,7 @@ class Feed:
     def __init__(
         self,
         line: NodeLine,
-        wires: Wires,
+        conduits: Conduits,
         name: str,
         schema: pa.Schema,
         query: dict[str, Any],
@@ -54,7 +54,7 @@ class Feed:
         self.known_next = 0
         """The stream's next index as it was last told: who is below it is behind."""
         self._line = line
-        self._wires = wires
+        self._conduits = conduits
         self._id = id
         self._name = name
         self._schema = schema
@@ -62,7 +62,7 @@ class Feed:
         self._query = {**query, "damage": "skip"} | ({"follow": "true"} if follow else {})
         self._follow = follow
         self._head = -1
-        self.wire: Wire | None = None
+        self.conduit: Conduit | None = None
         """What it comes on just now."""
         self._pieces = ArrowPieces()
         self._begun = False
@@ -72,8 +72,8 @@ class Feed:
 
     async def begin(self) -> None:
         """Be at the place where it starts; errors of the place are raised here."""
-        if self.wire is None:
-            self.wire = await self._open()
+        if self.conduit is None:
+            self.conduit = await self._open()
 
     async def more(self) -> list[Item]:
         """What has come, at least one item; [] once it is over."""
@@ -81,9 +81,9 @@ class Feed:
             raise self._failure
         while not self.done and not self._over:
             try:
-                if self.wire is None:
-                    self.wire = await self._open()
-                items = await self._received(self.wire)
+                if self.conduit is None:
+                    self.conduit = await self._open()
+                items = await self._received(self.conduit)
                 if items:
                     self._away = 0
                     return items
@@ -101,40 +101,40 @@ class Feed:
         self._disconnect()
 
     def _disconnect(self) -> None:
-        wire, self.wire = self.wire, None
-        if wire is not None:
-            wire.close()
+        conduit, self.conduit = self.conduit, None
+        if conduit is not None:
+            conduit.close()
 
-    async def _open(self) -> Wire:
-        line, rest = self._line, self._wires.rest
+    async def _open(self) -> Conduit:
+        line, rest = self._line, self._conduits.rest
         return await surely(self._connect, line.patience, rest, lambda: self._over or line.closed, AWAY)
 
     @property
     def _over(self) -> bool:
         """Whether nobody wants more of it."""
-        return self._closed or self._wires.stopped
+        return self._closed or self._conduits.stopped
 
-    async def _connect(self) -> Wire:
+    async def _connect(self) -> Conduit:
         path = f"{path_of('streams', self._name)}?{urlencode(self._query)}"
-        wire = await self._wires.open(path, words.FEED, {words.STREAM: self._id})
+        conduit = await self._conduits.open(path, words.FEED, {words.STREAM: self._id})
         self._pieces = ArrowPieces()
-        self.known_next = int(wire.headers[words.NEXT.lower()])
+        self.known_next = int(conduit.headers[words.NEXT.lower()])
         if not self._begun:
             self._begun = True
-            self.index = int(wire.headers[words.FROM.lower()])
-            if words.UNTIL.lower() in wire.headers:
+            self.index = int(conduit.headers[words.FROM.lower()])
+            if words.UNTIL.lower() in conduit.headers:
                 self._query.pop("until", None)
-                self._query["to"] = wire.headers[words.UNTIL.lower()]
-        return wire
+                self._query["to"] = conduit.headers[words.UNTIL.lower()]
+        return conduit
 
-    async def _received(self, wire: Wire) -> list[Item]:
+    async def _received(self, conduit: Conduit) -> list[Item]:
         """What is whole now of what has come. A large batch goes straight to where it belongs."""
         room = self._pieces.room
         if room is None:
-            data = await wire.receive()
+            data = await conduit.receive()
             if data:
                 return self._items(self._pieces.feed(data))
-        elif size := await wire.receive_into(room):
+        elif size := await conduit.receive_into(room):
             return self._items(self._pieces.filled(size))
         await self._ended()
         return []
@@ -160,7 +160,7 @@ class Feed:
         self.leave_line()
         self._away += 1
         if self._away > 1:
-            await self._wires.rest(self._line.patience.pause.pause_s(self._away - 1))
+            await self._conduits.rest(self._line.patience.pause.pause_s(self._away - 1))
 
     def _items(self, batches: list[tuple[pa.RecordBatch, Notes]]) -> list[Item]:
         items: list[Item] = []

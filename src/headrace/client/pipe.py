@@ -11,33 +11,37 @@ from typing import Any
 
 import msgspec
 
+from headrace.client.conduits import Conduit, Conduits
 from headrace.client.errors import ConnectionLost
 from headrace.client.node_line import AWAY, NodeLine, failure, surely
-from headrace.client.wires import Wire, Wires
 from headrace.wire.http_words import PIPE
 from headrace.wire.pipe import PipeAnswers, PipeRequest
 
 
 class Pipe:
-    def __init__(self, node: NodeLine, wires: Wires, path: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, node: NodeLine, conduits: Conduits, path: str, headers: Mapping[str, str]) -> None:
         self._node = node
-        self._wires = wires
+        self._conduits = conduits
         self._path = path
         self._headers = headers
-        self._wire: Wire | None = None
+        self._conduit: Conduit | None = None
 
     async def surely(self, request: PipeRequest) -> dict[str, Any]:
         """The node's answer, however often it has to be asked."""
         return await surely(
-            lambda: self._ask(request), self._node.patience, self._wires.rest, lambda: self._node.closed, AWAY
+            lambda: self._ask(request),
+            self._node.patience,
+            self._conduits.rest,
+            lambda: self._node.closed,
+            AWAY,
         )
 
     async def _ask(self, request: PipeRequest) -> dict[str, Any]:
         try:
-            if self._wire is None:
-                self._wire = await self._wires.open(self._path, PIPE, self._headers)
-            await self._wire.send(request.head, request.body)
-            raw = await self._answer(self._wire)
+            if self._conduit is None:
+                self._conduit = await self._conduits.open(self._path, PIPE, self._headers)
+            await self._conduit.send(request.head, request.body)
+            raw = await self._answer(self._conduit)
         except (
             BaseException
         ):  # interrupted, too: an answer is under way that the next must not take for its own
@@ -48,10 +52,10 @@ class Pipe:
             raise failure(raw, int(told.get("status", 400)))
         return told
 
-    async def _answer(self, wire: Wire) -> bytes:
+    async def _answer(self, conduit: Conduit) -> bytes:
         answers = PipeAnswers()
         while True:
-            data = await wire.receive()
+            data = await conduit.receive()
             if not data:
                 raise ConnectionLost(f"the connection to {self._node.url} broke")
             answer = answers.feed(data)
@@ -59,6 +63,6 @@ class Pipe:
                 return answer
 
     def close(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            wire.close()
+        conduit, self._conduit = self._conduit, None
+        if conduit is not None:
+            conduit.close()

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.client.aio_stream import AsyncStream
+from headrace.client.conduits import drive
 from headrace.client.feed import Feed, Item, tell
 from headrace.client.loop_thread import LoopThread
-from headrace.client.plain_wire import PlainWire, PlainWires
+from headrace.client.plain_conduit import PlainConduit, PlainConduits
 from headrace.client.remote_target import RemoteIds, RemoteTarget
-from headrace.client.wires import drive
 from headrace.log.cursor import OnDamage
 from headrace.log.damage import Damage, Report
 from headrace.log.info import LogInfo
@@ -44,8 +44,8 @@ class RemoteStream(Listening):
         the entries of this publisher.
         """
         self._check()
-        wires = PlainWires(self._stream.line)
-        carrier = self._loop.run(self._stream.carrier(wires, take_over=take_over, shared=shared))
+        conduits = PlainConduits(self._stream.line)
+        carrier = self._loop.run(self._stream.carrier(conduits, take_over=take_over, shared=shared))
         words = carrier.meta.extra.get("stream", {})
         unique_by, unique = words.get("unique_by"), None
         if unique_by:
@@ -113,10 +113,10 @@ class RemoteStream(Listening):
         columns: Sequence[str] | None = None,
         on_damage: OnDamage | None = None,
     ) -> RemoteScan:
-        wires = PlainWires(self._stream.line)
-        feed = self._stream.feed(start, until, follow=follow, columns=columns, wires=wires)
+        conduits = PlainConduits(self._stream.line)
+        feed = self._stream.feed(start, until, follow=follow, columns=columns, conduits=conduits)
         drive(feed.begin())
-        scan = RemoteScan(wires, feed, self._stream.where, follow, on_damage, self._scans.discard)
+        scan = RemoteScan(conduits, feed, self._stream.where, follow, on_damage, self._scans.discard)
         self._scans.add(scan)
         return scan
 
@@ -130,11 +130,11 @@ class RemoteStream(Listening):
 
 
 class RemoteScan:
-    """A feed as a blocking listener steps through it, on a wire of the listener's own thread."""
+    """A feed as a blocking listener steps through it, on a conduit of the listener's own thread."""
 
     def __init__(
         self,
-        wires: PlainWires,
+        conduits: PlainConduits,
         feed: Feed,
         where: str,
         follow: bool,
@@ -142,7 +142,7 @@ class RemoteScan:
         on_close: Callable[[RemoteScan], None],
     ) -> None:
         self.done = False
-        self._wires = wires
+        self._conduits = conduits
         self._feed = feed
         self._where = where
         self._follow = follow
@@ -157,7 +157,7 @@ class RemoteScan:
 
     @property
     def stopped(self) -> bool:
-        return self._wires.stopped
+        return self._conduits.stopped
 
     def next(self) -> Batch | Head | None:
         """The next item; None if there is none yet, which only one that follows is told."""
@@ -180,22 +180,22 @@ class RemoteScan:
     def _is_idle(self) -> bool:
         """Whether all is read that was there, and nothing has come."""
         drive(self._feed.begin())
-        wire = self._feed.wire
-        assert isinstance(wire, PlainWire)
-        return self._seen >= self._feed.known_next and not wire.readable(0.0)
+        conduit = self._feed.conduit
+        assert isinstance(conduit, PlainConduit)
+        return self._seen >= self._feed.known_next and not conduit.readable(0.0)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Sleep until there may be more; False when the time came first, or this was stopped."""
-        wire = self._feed.wire
-        if self.stopped or not isinstance(wire, PlainWire):
+        conduit = self._feed.conduit
+        if self.stopped or not isinstance(conduit, PlainConduit):
             return not self.stopped
-        come = wire.readable(timeout)
+        come = conduit.readable(timeout)
         if not come and timeout is None:  # a dead line, or nothing was published: ask again
             self._feed.leave_line()
         return (come or timeout is None) and not self.stopped
 
     def stop(self) -> None:
-        self._wires.stop()
+        self._conduits.stop()
 
     def close(self) -> None:
         self.stop()

@@ -8,15 +8,15 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.client.carrier import Carrier
+from headrace.client.conduits import drive
 from headrace.client.loop_thread import LoopThread
-from headrace.client.wires import drive
 from headrace.log.state import Commit
 
 
 class RemoteTarget:
     """Every append is durable on the node when it returns, so there is nothing left to sync.
 
-    Batches go over wires of the thread that appends.
+    Batches go over conduits of the thread that appends.
     """
 
     def __init__(self, loop: LoopThread, carrier: Carrier) -> None:

@@ -79,8 +79,8 @@ class ReadRoutes:
     async def _follow(
         self, request: web.Request, response: web.StreamResponse, desk: StreamDesk, pieces: Pieces
     ) -> None:
-        """Send what comes to the stream's tail, until the reader has fallen behind or the desk ends."""
-        follower = await self._node.in_pool(desk.tail.join, pieces.reached)
+        """Send what comes to the stream's broadcast, until the reader has fallen behind or the desk ends."""
+        follower = await self._node.in_pool(desk.broadcast.join, pieces.reached)
         if follower is None:
             return
         pieces.close()
@@ -90,7 +90,7 @@ class ReadRoutes:
                     await response.write(chunk)
                 pieces.reached = desk.followed_to[request.protocol] = follower.index
         finally:
-            desk.tail.leave(follower)
+            desk.broadcast.leave(follower)
         await self._node.in_pool(pieces.go_on)
 
 

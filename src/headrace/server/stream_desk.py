@@ -6,7 +6,7 @@ The queue is bounded by bytes; who comes when it is full waits.
 
 Readers do not have threads. They read in the node's pool, and wait for the stream's next move: what is
 published here is told by the publishing thread, and what others publish by a thread that watches the files.
-Those who have caught up get it from the stream's tail (`stream_tail`).
+Those who have caught up get it from the stream's broadcast (`broadcast`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ import pyarrow as pa
 
 from headrace.kernel.errors import Closed, HeadraceError
 from headrace.log.cursor import Cursor
+from headrace.server.broadcast import Broadcast
 from headrace.server.publisher_lease import PublisherLease
-from headrace.server.stream_tail import StreamTail
 from headrace.server.sync_times import SyncTimes
 from headrace.stream.publisher import Published, Publisher
 from headrace.stream.stream import Stream
@@ -64,7 +64,7 @@ class StreamDesk:
         self.ending = False
         """Whether readers should not wait for more."""
         self._loop = asyncio.get_running_loop()
-        self.tail = StreamTail(stream, self._soon)
+        self.broadcast = Broadcast(stream, self._soon)
         self._queue: queue.SimpleQueue[_Wanted | None] = queue.SimpleQueue()
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Who waits for room in the queue."""
@@ -119,7 +119,7 @@ class StreamDesk:
     def end_followers(self) -> None:
         """Readers get what is there, and then no more."""
         self.ending = True
-        self.tail.end()
+        self.broadcast.end()
         self._notify()
 
     async def close(self) -> None:
@@ -133,7 +133,7 @@ class StreamDesk:
         for thread in (self._publishing, self._watching):
             if thread is not None:
                 await self._loop.run_in_executor(None, thread.join)
-        await self._loop.run_in_executor(None, self.tail.close)
+        await self._loop.run_in_executor(None, self.broadcast.close)
         await self._loop.run_in_executor(None, self.stream.close)
 
     # --- in the loop
@@ -215,7 +215,7 @@ class StreamDesk:
 
     def _tell_readers(self) -> None:
         """The stream has moved: they may read, before it is synced as readers of a directory may."""
-        self.tail.read()
+        self.broadcast.read()
         if self._watching is not None:
             self._soon(self._notify)
 

@@ -1,4 +1,4 @@
-"""Wires of a blocking client: sockets that the thread that uses them waits for (see `client.wires`)."""
+"""Conduits of a blocking client: sockets that the thread that uses them waits for (see `client.conduits`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PARTS_BYTES = 1 << 16
 """Parts up to this size are joined: one system call costs more than copying them."""
 
 
-class PlainWires:
+class PlainConduits:
     """Used by one thread at a time; `stop` may come from any."""
 
     def __init__(self, node: NodeLine) -> None:
@@ -31,7 +31,7 @@ class PlainWires:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
 
-    async def open(self, path: str, word: str, headers: Mapping[str, str]) -> PlainWire:
+    async def open(self, path: str, word: str, headers: Mapping[str, str]) -> PlainConduit:
         if self._process != os.getpid():
             raise Closed("this was opened by another process: connect again")
         connected = self._dial()
@@ -52,7 +52,7 @@ class PlainWires:
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """Whoever waits on a wire, or for one, is let go: it has ended."""
+        """Whoever waits on a conduit, or for one, is let go: it has ended."""
         with self._lock:
             self._stopping.set()
             if self._socket is not None:
@@ -83,18 +83,18 @@ class PlainWires:
                 raise Closed(f"the connection to {node.url} is closed")
         return connected
 
-    def _switched(self, connected: socket.socket, asked: bytes) -> PlainWire:
+    def _switched(self, connected: socket.socket, asked: bytes) -> PlainConduit:
         handshake = Handshake()
         connected.sendall(asked)
         while not handshake.feed(connected.recv(_RECEIVE_BYTES)):
             pass
-        return PlainWire(connected, self._node, handshake)
+        return PlainConduit(connected, self._node, handshake)
 
     def _lost(self, error: OSError) -> HeadraceError:
         return _lost(self._node, error)
 
 
-class PlainWire:
+class PlainConduit:
     def __init__(self, connected: socket.socket, node: NodeLine, handshake: Handshake) -> None:
         self.headers = handshake.headers
         self._rest = handshake.rest

@@ -1,4 +1,4 @@
-"""Wires of an event loop (see `client.wires`)."""
+"""Conduits of an event loop (see `client.conduits`)."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _AHEAD_BYTES = 1 << 20
 """So much may wait for whoever receives; the rest stays in the socket."""
 
 
-class LoopWires:
+class LoopConduits:
     stopped = False
 
     def __init__(self, node: NodeLine) -> None:
         self._node = node
 
-    async def open(self, path: str, word: str, headers: Mapping[str, str]) -> LoopWire:
+    async def open(self, path: str, word: str, headers: Mapping[str, str]) -> LoopConduit:
         node, (host, port) = self._node, address(self._node)
         opening = asyncio.get_running_loop().create_connection(
-            lambda: LoopWire(node), host, port, ssl=node.tls
+            lambda: LoopConduit(node), host, port, ssl=node.tls
         )
         try:
-            _, wire = await asyncio.wait_for(opening, node.patience.connect_s)
+            _, conduit = await asyncio.wait_for(opening, node.patience.connect_s)
         except (OSError, TimeoutError) as error:
             raise CannotConnect(f"nobody answers at {node.url} ({error}): is it running?") from error
         try:
-            await wire.begin(request(node, path, word, headers))
+            await conduit.begin(request(node, path, word, headers))
         except BaseException:
-            wire.close()
+            conduit.close()
             raise
-        return wire
+        return conduit
 
     async def rest(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-class LoopWire(asyncio.Protocol):
+class LoopConduit(asyncio.Protocol):
     def __init__(self, node: NodeLine) -> None:
         self.headers: Mapping[str, str] = {}
         self._node = node
@@ -57,7 +57,7 @@ class LoopWire(asyncio.Protocol):
         self._writable.set()
 
     async def begin(self, asked: bytes) -> None:
-        """Send the request, and take the answer that makes this a wire."""
+        """Send the request, and take the answer that makes this a conduit."""
         await self.send(asked)
         handshake = Handshake()
         while not handshake.feed(await self.receive()):

@@ -1,8 +1,8 @@
-"""The tail of a stream: what comes to it, read and packed once for all who follow it.
+"""The broadcast of a stream: what comes to it, read and packed once for all who follow it.
 
-A follower that is behind reads by itself, in the node's pool. One that has caught up joins the tail, and is
-handed the very bytes that all others there get: whatever a thousand followers cost, it is not a thousand
-times reading. One that does not take them in time, and one that finds itself elsewhere, leaves the tail and
+A follower that is behind reads by itself, in the node's pool. One that has caught up joins the broadcast, and
+is handed the very bytes that all others there get: whatever a thousand followers cost, it is not a thousand
+times reading. One that does not take them in time, and one that finds itself elsewhere, leaves it and
 reads by itself again, from where it is.
 
     thread that publishes, or watches:   read()  ──►  pieces  ──►  loop:  every Follower's queue
@@ -71,7 +71,7 @@ class Follower:
         self._come.set()
 
 
-class StreamTail:
+class Broadcast:
     def __init__(self, stream: Stream, soon: Callable[..., None]) -> None:
         """`soon` has something called in the loop."""
         self._stream = stream
@@ -84,7 +84,7 @@ class StreamTail:
     # --- in threads
 
     def join(self, index: int) -> Follower | None:
-        """A follower who gets everything from `index` on; None if the tail is farther already."""
+        """A follower who gets everything from `index` on; None if it is farther already."""
         with self._lock:
             if self._scan is None:
                 self._scan = Scan(self._stream.log, self._stream.schema, index, None)

@@ -1,12 +1,13 @@
-"""Wires: connections to a node that carry bytes, for what is too quick or too much for requests.
+"""Conduits: connections to a node that carry bytes, for what is too quick or too much for requests.
 
-Everything that uses a wire is written once, with `await`. There are two kinds of them:
+Everything that uses a conduit is written once, with `await`. There are two kinds of them:
 
-    PlainWires   of the thread that uses them: nothing ever suspends, so that `drive` runs it to its end
-    LoopWires    of an event loop
+    PlainConduits   of the thread that uses them: nothing ever suspends, so that `drive` runs it to its end
+    LoopConduits    of an event loop
 
-A blocking client that reads and publishes on wires of its own thread needs no other thread to be woken, which
-costs more than the way to the node. The rest of it, requests now and then, is asked for in the loop's thread.
+A blocking client that reads and publishes on conduits of its own thread needs no other thread to be woken,
+which costs more than the way to the node. The rest of it, requests now and then, is asked for in the thread
+of a loop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Wire(Protocol):
+class Conduit(Protocol):
     """One connection. It ends with an OSError, ConnectionLost, or NoAnswer if nothing came for too long."""
 
     @property
@@ -38,11 +39,11 @@ class Wire(Protocol):
     def close(self) -> None: ...
 
 
-class Wires(Protocol):
-    """How wires are made, and time passes."""
+class Conduits(Protocol):
+    """How conduits are made, and time passes."""
 
-    async def open(self, path: str, word: str, headers: Mapping[str, str]) -> Wire:
-        """A wire that speaks `word` (see `client.upgrade`)."""
+    async def open(self, path: str, word: str, headers: Mapping[str, str]) -> Conduit:
+        """A conduit that speaks `word` (see `client.upgrade`)."""
         ...
 
     async def rest(self, seconds: float) -> None: ...

@@ -1,4 +1,4 @@
-"""The tail of a stream: followers that have caught up are handed the same bytes, and miss nothing."""
+"""The broadcast of a stream: followers that have caught up are handed the same bytes, and miss nothing."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.client import aio
+from headrace.server.broadcast import BEHIND_BYTES, Follower, Piece
 from headrace.server.http_limits import HttpLimits
-from headrace.server.stream_tail import BEHIND_BYTES, Follower, Piece
 from stream.samples import Number, in_thread, until
 
 from .http_node import Served, served
@@ -109,12 +109,12 @@ def test_a_follower_that_falls_behind_reads_by_itself_and_comes_back(node: Serve
             publisher.publish(data[0])
             publisher.flush()
             assert next(slow).value == data[0]
-            until(lambda: node.desk.tail.followers == 1, "the follower to be there")
+            until(lambda: node.desk.broadcast.followers == 1, "the follower to be there")
             for each in data[1:]:
                 publisher.publish(each)
             publisher.flush()
             assert [next(slow).value for _ in data[1:]] == data[1:]
-            until(lambda: node.desk.tail.followers == 1, "the follower to be back")
+            until(lambda: node.desk.broadcast.followers == 1, "the follower to be back")
             publisher.publish(b"last")
             publisher.flush()
             assert next(slow).value == b"last"
