@@ -1,9 +1,9 @@
 """The feed of a node's stream: its batches and HEADs in order, over as many connections as it takes.
 
 A feed is one conduit (`client.conduits`) on which the node goes on sending. If it breaks, the feed comes
-again where it was: what `start`, `end` and keys stood for was told by the first answer, so that they mean the same
-for ever. A line that says nothing for too long may be dead, and is left for another. Only so much is read
-ahead as fits into a socket's buffers.
+again where it was: what `start`, `end` and keys stood for was told by the first answer, so that they mean the
+same for ever. A line that says nothing for too long may be dead, and is left for another. Only so much is
+read ahead as fits into a socket's buffers.
 """
 
 from __future__ import annotations
