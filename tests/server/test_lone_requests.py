@@ -64,7 +64,6 @@ def test_a_lone_request_is_synced_by_the_loop_and_by_another_thread_while_the_di
             await client.put("quick")
             assert threading.get_ident() in disk.threads
             monkeypatch.setattr(fj, "_SLOW_S", 0.0)
-            monkeypatch.setattr(fj, "_SLOW_FOR_S", 3600.0)
             await client.put("slow")
             disk.threads.clear()
             await client.put("by another")

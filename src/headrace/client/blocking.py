@@ -42,7 +42,10 @@ def _now(
 
     @functools.wraps(build)
     def verb(self: FjClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(build(self._words, *args, **kwargs))
+        request, read = build(self._words, *args, **kwargs)
+        with self._lock:
+            reply = self._line.ask(request)
+        return read(reply)
 
     return verb
 

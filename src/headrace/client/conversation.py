@@ -41,8 +41,7 @@ class Conversation(Generic[Token]):
 
     def ask(self, request: Request, token: Token) -> bytes:
         """The bytes to send."""
-        waiting = self._waiting
-        identifier = self._identifier % _IDENTIFIERS + 1
+        waiting, identifier = self._waiting, self._identifier % _IDENTIFIERS + 1
         while identifier in waiting:
             identifier = identifier % _IDENTIFIERS + 1
         data = encode_request(request, identifier)  # first: it may refuse
@@ -60,12 +59,13 @@ class Conversation(Generic[Token]):
             self.failed = error
             return []
         for reply in replies:
-            if not reply.identifier:
+            identifier = reply[0]
+            if not identifier:
                 self._pushed(reply)
                 continue
-            token = self._waiting.pop(reply.identifier, None)
+            token = self._waiting.pop(identifier, None)
             if token is None:
-                self.failed = ProtocolError(f"the server answers {reply.identifier}, which nobody asked")
+                self.failed = ProtocolError(f"the server answers {identifier}, which nobody asked")
                 break
             answered.append((token, reply))
         return answered

@@ -54,7 +54,10 @@ class JobWords(Words):
         persist: bool = True,
     ) -> Call[None]:
         """Work on the resource: now, `after` a while, or at `due_us`. A pending job of it is updated."""
-        place = self._place(domain, priority, after, due_us)
+        if after is None and due_us is None:
+            place = _lane(domain, priority)
+        else:
+            place = self._place(domain, priority, after, due_us)
         kind, data = (None, None) if value is None else encode(value)
         flags, name = _PUT if persist else RANGE, raw(resource)
         timeout = None if ttl is None else self.moment(ttl)
@@ -95,7 +98,9 @@ class JobWords(Words):
 
         That it is taken survives the server's own crash; with `persist` that of its machine, too.
         """
-        flags = persisted(persist) | DATA | (OVERWRITE if delete else 0) | (LISTEN if listen else 0)
+        flags = DATA
+        if delete or listen or persist:
+            flags |= persisted(persist) | (OVERWRITE if delete else 0) | (LISTEN if listen else 0)
         until = None if lease is None else self.moment(lease)
         fields = (_NEXT, 0, flags, self.now_us(), until, None, raw(domain), None, None, None)
         return _new(Call, (_new(Request, fields), partial(self._first, domain, delete)))
@@ -174,14 +179,14 @@ class JobWords(Words):
         """Where a job stands in the journal."""
         lane = _lane(domain, priority)
         if after is None and due_us is None:
-            return lane + b"0"
+            return lane
         if after is not None and due_us is not None:
             raise BadRequest("give either `after` or `due_us`, not both")
         if after is not None:
             due_us = self.moment(after)
         if due_us is not None and due_us < 0:
             raise BadRequest(f"a due time is microseconds since 1970, not {due_us}")
-        return raw(b"%b%d" % (lane, due_us or 0))
+        return raw(b"%b%d" % (lane[:-1], due_us or 0))
 
     def _about(self, job: Job, flags: int, place: bytes) -> Request:
         """A request about a leased job; the end of its lease is the proof that it is ours."""
@@ -189,7 +194,7 @@ class JobWords(Words):
         return Request(Function.SET, 0, flags, self.now_us(), proof, 0, place, raw(job.resource))
 
     def _first(self, domain: str, delete: bool, reply: Reply) -> Job | Nothing:
-        if reply.error and reply.error == NO_JOB:
+        if reply.error == NO_JOB:
             return Nothing(reply.timeout)
         jobs = self._jobs(domain, delete, reply)
         return jobs[0] if jobs else Nothing()
@@ -204,8 +209,8 @@ class JobWords(Words):
             lease_us, desk = 0, TAKEN_DESK
         jobs = []
         for key, kind, value in pairs_of(reply):
-            resource = text(key)
-            data = decode(Type.VOID if kind is None else kind, value or b"")
+            resource = key.decode("utf-8", "surrogateescape")
+            data = decode(kind or 0, value or b"")
             whose = domain or domain_of(resource)
             jobs.append(Job(0, resource, whose, 128, 0, data, 0, lease_us, desk))
         return jobs
@@ -213,10 +218,10 @@ class JobWords(Words):
 
 @lru_cache(1024, typed=True)
 def _lane(domain: str | None, priority: int) -> bytes:
-    """Where a job stands but for its due time: most stand in one of few."""
+    """Where a job that is due at once stands: most stand in one of few places."""
     if not 0 <= priority <= 255:
         raise BadRequest(f"a priority is 0 to 255, the smallest first, not {priority}")
-    return raw(f"{domain or ''}:{priority}:")
+    return raw(f"{domain or ''}:{priority}:0")
 
 
 class _NoDesk:

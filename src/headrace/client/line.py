@@ -103,7 +103,8 @@ class Line:
 
     def ask(self, request: Request) -> Reply:
         """Send one request and wait for its reply."""
-        self.check_open()
+        if self._gone is not None:
+            self.check_open()
         data = self._talk.ask(request, 0)
         try:
             self._socket.sendall(data)

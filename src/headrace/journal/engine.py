@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.journal.errors import JournalTaken
-from headrace.journal.events import SCHEMA, Event
+from headrace.journal.events import SCHEMA
 from headrace.journal.job_operations import JobOperations
 from headrace.journal.ledger import Ledger
 from headrace.journal.listeners import Listeners
@@ -39,26 +39,6 @@ from headrace.log.tail import Tail
 
 T = TypeVar("T")
 LOG_DIRECTORY = "log"
-_NEVER = -1
-
-
-class _Emit:
-    """Folds an event into the state and queues it for the log."""
-
-    def __init__(self, state: State, ledger: Ledger) -> None:
-        self._by_kind = state.by_kind
-        self._ledger = ledger
-
-    @property
-    def upcoming(self) -> int:
-        return self._ledger.upcoming
-
-    def __call__(self, event: Event, volatile: bool = False) -> None:
-        if volatile:
-            self._by_kind[event.kind](event, _NEVER)
-        else:
-            self._by_kind[event.kind](event, self._ledger.upcoming)
-            self._ledger.add(event)
 
 
 class Engine:
@@ -82,12 +62,10 @@ class Engine:
         self._ledger = ledger
         self._sweep = sweep
         self.closed = False
-        emit = _Emit(state, ledger)
-        self.jobs = JobOperations(state.jobs, state.residents, self.settings, emit, self.read)
+        self.jobs = JobOperations(state.jobs, state.residents, self.settings, ledger, self.read)
         self.values = ValueOperations(
-            state.values, state.residents, self.settings, emit, self.read, self.listeners.changed
+            state.values, state.residents, self.settings, ledger, self.read, self.listeners.changed
         )
-        self._emit = emit
         ledger.idle = self._care
         ledger.start()
 
@@ -126,7 +104,7 @@ class Engine:
                 log.evolve(log.schema, extra)
             drain_tail(disk, path, log)
             state = State(settings_of(log), clock.now_us())
-            ledger = Ledger(log, Tail.open(disk, path, log.meta.salt), settings_of(log))
+            ledger = Ledger(log, Tail.open(disk, path, log.meta.salt), settings_of(log), state.by_kind)
             sweep = Sweep(log, ledger, settings_of(log), clock, disk)
             replay(log, sweep.swept, state)
             return cls(path, log, ledger, sweep, state, clock)
@@ -153,7 +131,8 @@ class Engine:
             before, now = ledger.upcoming, self.clock.now_us()
             for operation, size in operations:
                 try:
-                    ledger.admit(size)
+                    if ledger.failure is not None or ledger.pending_bytes + size > ledger.free:
+                        ledger.admit(size)
                     results.append(operation(now))
                 except HeadraceError as error:
                     results.append(error)
@@ -187,14 +166,16 @@ class Engine:
     def start(self, operation: Callable[[int], T], size: int = 0) -> tuple[T | HeadraceError, int]:
         """`run` for one operation: its result or error, and what to settle."""
         ledger = self._ledger
-        if ledger.behind(size):
+        if ledger.pending_bytes + size > ledger.free and ledger.behind(size):
             ledger.pour()
         with ledger.lock:
-            self._check_open()
+            if self.closed:
+                self._check_open()
             before = ledger.upcoming
             result: T | HeadraceError
             try:
-                ledger.admit(size)
+                if ledger.failure is not None or ledger.pending_bytes + size > ledger.free:
+                    ledger.admit(size)
                 result = operation(self.clock.now_us())
             except HeadraceError as error:  # what happened before it was refused (a lease that ended) counts
                 result = error
@@ -283,7 +264,7 @@ class Engine:
             self.state.residents.evict(self._ledger.poured)
         self.listeners.tell(self._ledger.settled)
         with suppress(Closed):
-            self._sweep.run(self.state, self._emit, self.read)
+            self._sweep.run(self.state, self.read)
 
 
 def settings_of(log: Log) -> JournalSettings:

@@ -26,7 +26,7 @@ Each is a row of typed columns, so that a journal's history is a table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -98,6 +98,10 @@ class Event(NamedTuple):
     value: bytes | None = None
     ttl: int | None = None
     created: int | None = None
+
+
+Fold = Callable[[Event, int], None]
+"""How an event changes the state. The number is its index in the log; negative if it is not logged."""
 
 
 def brief(kind: int, at: int, id: int, key: bytes) -> Event:  # noqa: A002

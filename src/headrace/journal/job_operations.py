@@ -1,18 +1,19 @@
 """What can be done with jobs: each operation looks at the tables, refuses or emits events, and answers.
 
-Nothing here waits or touches the disk. `emit` folds an event into the tables at once and queues it for the
-log; `now` is handed in.
+Nothing here waits or touches the disk. The ledger's `emit` folds an event into the tables at once and queues
+it for the log; `now` is handed in.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headrace.journal.errors import LeaseLost, MemoryFull, NoSuchKey
 from headrace.journal.events import Event, Kind, brief
 from headrace.journal.jobs import JobTable
+from headrace.journal.ledger import Ledger
 from headrace.journal.residents import VOLATILE_ROW_BYTES, Residents
 from headrace.journal.rows import JobRow, Where
 from headrace.journal.settings import JournalSettings
@@ -21,15 +22,6 @@ _HOST = re.compile(r"://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:\s]*)")
 # Plain numbers, for what happens to every job: to look up a member of an enum costs 0.2 µs.
 _PUT, _TAKE, _DONE = int(Kind.PUT), int(Kind.TAKE), int(Kind.DONE)
 _new = tuple.__new__
-
-
-class Emit(Protocol):
-    @property
-    def upcoming(self) -> int:
-        """The index that the next event will have in the log."""
-        ...
-
-    def __call__(self, event: Event, volatile: bool = False) -> None: ...
 
 
 Read = Callable[[JobRow], bytes]
@@ -69,11 +61,12 @@ def domain_of(resource: str) -> str:
 
 class JobOperations:
     def __init__(
-        self, table: JobTable, residents: Residents, settings: JournalSettings, emit: Emit, read: Read
+        self, table: JobTable, residents: Residents, settings: JournalSettings, ledger: Ledger, read: Read
     ) -> None:
         self._table = table
         self._settings = settings
-        self._emit = emit
+        self._ledger = ledger
+        self._emit = ledger.emit
         self._read = read
         self._residents = residents
         self._volatile_id: int | None = None
@@ -94,7 +87,7 @@ class JobOperations:
         emit, attempts = self._emit, 0
         row = self._table.pending.get(resource)
         if row is None and persist:
-            volatile, id = False, emit.upcoming  # noqa: A001
+            volatile, id = False, self._ledger.upcoming  # noqa: A001
         else:
             if not persist and (row is None or row.volatile):
                 self._check_volatile(row, len(value))
@@ -103,7 +96,7 @@ class JobOperations:
                 row = None
             if row is None:
                 volatile = not persist
-                id = self._next_volatile_id(now) if volatile else emit.upcoming  # noqa: A001
+                id = self._next_volatile_id(now) if volatile else self._ledger.upcoming  # noqa: A001
             elif stamp < row.stamp:
                 return row.id  # a request that was overtaken on its way
             else:
@@ -224,8 +217,9 @@ class JobOperations:
 
     def tick(self, now: int) -> None:
         """Leases and lives that have ended. What ends one may end another: a second job that waits, say."""
-        while ended := self._table.schedule.due(now):
-            for row in ended:
+        schedule = self._table.schedule
+        while now >= schedule.soonest:
+            for row in schedule.due(now):
                 if row.where in (Where.PENDING, Where.BESIDE):
                     self._emit(brief(Kind.DROP, now, row.id, row.resource), row.volatile)
                 elif row.where == Where.LEASED and row.lease <= now and not self._end(now, row):

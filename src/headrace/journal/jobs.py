@@ -6,9 +6,9 @@ A resource has at most one pending job, one leased job beside it, and one dead o
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from headrace.journal.events import Event, Kind
+from headrace.journal.events import Event, Fold, Kind
 from headrace.journal.residents import Residents
 from headrace.journal.rows import JobRow, Where
 from headrace.journal.schedule import Schedule
@@ -34,7 +34,7 @@ class JobTable:
         self.opened_at = 0
         """Whatever was due then is ready at once, however old the event that says so."""
         self._residents = residents
-        self.apply: dict[int, Callable[[Event, int], None]] = {
+        self.apply: dict[int, Fold] = {
             Kind.PUT: self._put,
             Kind.TAKE: self._take,
             Kind.EXTEND: self._extend,
@@ -72,7 +72,11 @@ class JobTable:
         earlier = self.pending.get(row.resource)
         if earlier is not None:  # the schedule still has it somewhere, and will see that it is gone
             self._remove(earlier, event.at)
-        self._residents.added(row, event.value or b"")
+        value = event.value
+        if value or row.id < 0:
+            self._residents.added(row, value or b"")
+        else:
+            row.value = b""
         self._to_pending(row, event.at)
 
     def _held(self, event: Event, place: int) -> None:

@@ -14,17 +14,18 @@ opening it again finds it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
-from headrace.journal.events import Event, to_batch
+from headrace.journal.events import Event, Fold, to_batch
 from headrace.journal.settings import JournalSettings
 from headrace.kernel.errors import Broken, Retryable
 from headrace.log.commit import GroupCommit
 from headrace.log.log import Log
 from headrace.log.tail import TAIL_BYTES, Tail
 
+_NEVER = -1
 _POUR_AFTER_S = 1.0
 _BEHIND_BYTES = 16 * TAIL_BYTES
 _EVENT_BYTES = 160
@@ -34,7 +35,8 @@ _BATCH_BYTES = 64 << 20
 
 
 class Ledger:
-    def __init__(self, log: Log, tail: Tail, settings: JournalSettings) -> None:
+    def __init__(self, log: Log, tail: Tail, settings: JournalSettings, fold: Mapping[int, Fold]) -> None:
+        """`fold` tells for each kind of event how it becomes state."""
         self.upcoming = log.next_index
         """The index that the next event will have."""
         self.poured = log.next_index
@@ -48,21 +50,26 @@ class Ledger:
         """The engine's: around the state, and what is pending."""
         self.syncs = settings.durability == "fsync"
         """Whether an operation waits for the disk; else it is written, and that is all."""
+        self.failure: Broken | None = None
+        """Why nothing can be written any more."""
+        self.pending_bytes = 0
+        self.free = 0
+        """How much may be pending before `admit` has to look for room."""
+        self._fold = fold
         self._pending: list[Event] = []
-        self._pending_bytes = 0
         self._unpoured: list[Event] = []
         """What the current file of the tail holds."""
         self._turned: list[Event] = []
         """What the other one holds and the log does not have yet."""
         self._turned_bytes = 0
         self._durable = log.next_index
-        self._failure: Broken | None = None
         self._encode = msgspec.msgpack.Encoder().encode
         self._commit = GroupCommit(self._write_and_sync)
         self._pouring = threading.Lock()
         self._closing = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-journal", daemon=True)
+        self._look_for_room()
 
     def start(self) -> None:
         self._thread.start()
@@ -70,21 +77,31 @@ class Ledger:
     # --- under the engine's lock
 
     def admit(self, size: int) -> None:
-        """Be sure that `size` bytes of keys and values can be taken, or raise and change nothing."""
-        if self._failure is not None:
-            self._raise_failure()
-        self._tail.reserve(self._pending_bytes + size + _EVENT_BYTES)
+        """Be sure that `size` bytes of keys and values can be taken, or raise and change nothing.
+
+        Who finds no `failure` and enough `free` need not ask: most operations do not.
+        """
+        if self.failure is not None:
+            raise self.failure
+        self._tail.reserve(self.pending_bytes + size + _EVENT_BYTES)
+        self._look_for_room()
 
     def behind(self, size: int) -> bool:
         """Whether the tail should be poured before it takes so much more."""
         used = self._tail.bytes
-        return used + self._pending_bytes + size > _BEHIND_BYTES and used > 0
+        return used + self.pending_bytes + size > _BEHIND_BYTES and used > 0
 
-    def add(self, event: Event) -> None:
+    def emit(self, event: Event, volatile: bool = False) -> None:
+        """Fold an event into the state, and queue it for the log if it is not for memory only."""
+        kind, _, _, key, _, _, _, _, _, _, _, _, _, value, _, _ = event
+        if volatile:
+            self._fold[kind](event, _NEVER)
+            return
+        place = self.upcoming
+        self._fold[kind](event, place)
         self._pending.append(event)
-        key, value = event.key, event.value
-        self._pending_bytes += _EVENT_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
-        self.upcoming += 1
+        self.pending_bytes += _EVENT_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        self.upcoming = place + 1
 
     def write(self) -> int:
         """Write what is pending to the tail; the index up to which everything is written."""
@@ -93,9 +110,11 @@ class Ledger:
             count = len(events)
             try:
                 payload = self._encode(events)
-                tail.reserve(len(payload))
-                tail.write(payload, self.upcoming - count, count, self._durable)
-                self._pending, self._pending_bytes = [], 0
+                if len(payload) > self.free:
+                    tail.reserve(len(payload))
+                    self._look_for_room()
+                self.free -= tail.write(payload, self.upcoming - count, count, self._durable)
+                self._pending, self.pending_bytes = [], 0
             except Retryable:
                 raise  # a full disk: they stay pending, and are tried again at the same place
             except Exception as error:  # memory knows more than the disk from here on, whatever it was
@@ -128,6 +147,7 @@ class Ledger:
                 self._turned, self._unpoured = self._unpoured, []
                 self._turned_bytes = self._tail.bytes
                 self._tail.turn()
+                self._look_for_room()
             if self._settings.durability != "os":  # without the lock: others write to the other file
                 self._sync(unsynced)
             self._append_turned()
@@ -138,7 +158,7 @@ class Ledger:
         if self._thread.is_alive():
             self._thread.join()
         try:
-            if self._failure is None:
+            if self.failure is None:
                 self.pour()
         finally:
             self._tail.close()
@@ -162,12 +182,12 @@ class Ledger:
 
     def _write_and_sync(self) -> int:
         with self.lock:
-            if self._failure is not None:
-                self._raise_failure()
+            if self.failure is not None:
+                raise self.failure
             ticket, unsynced = self.write(), self._tail.unsynced()
         self._sync(unsynced)
-        if self._failure is not None:  # a sync beside this one failed: that this one did not proves nothing
-            self._raise_failure()
+        if self.failure is not None:  # a sync beside this one failed: that this one did not proves nothing
+            raise self.failure
         self._durable = max(self._durable, ticket)
         return ticket
 
@@ -178,13 +198,13 @@ class Ledger:
             raise self._broken(error) from error
 
     def _broken(self, error: Exception) -> Broken:
-        if self._failure is None:
-            self._failure = Broken(f"{self._log.path} could not be written ({error}): open it again")
-        return self._failure
+        if self.failure is None:
+            self.failure = Broken(f"{self._log.path} could not be written ({error}): open it again")
+        return self.failure
 
-    def _raise_failure(self) -> None:
-        assert self._failure is not None
-        raise self._failure
+    def _look_for_room(self) -> None:
+        tail = self._tail
+        self.free = min(tail.room, _BEHIND_BYTES - tail.bytes) - _EVENT_BYTES
 
     def _run(self) -> None:
         interval = self._settings.durability == "interval"

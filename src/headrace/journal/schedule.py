@@ -28,7 +28,7 @@ from headrace.journal.rows import JobRow, Where
 _Waiting = tuple[int, int, JobRow]
 _Rank = tuple[int, int, int]
 """Priority, due time and id: what jobs are served by."""
-_NONE: list[JobRow] = []
+_NEVER = 1 << 63
 _PENDING, _LEASED, _BESIDE = int(Where.PENDING), int(Where.LEASED), int(Where.BESIDE)
 
 
@@ -88,6 +88,8 @@ class Schedule:
         self._waiting_heads: list[tuple[int, str]] = []
         self._lives: list[_Waiting] = []
         """When pending jobs expire, of all domains."""
+        self.soonest = _NEVER
+        """Nothing becomes due, and no lease or life ends, before that time."""
         self._turns: dict[str, None] = {}
         """Domains with ready jobs, in the order in which a fair `next` serves them."""
 
@@ -114,6 +116,7 @@ class Schedule:
         """A pending job that expires, whether it is in the schedule or waits beside another."""
         assert row.expires is not None
         heappush(self._lives, (row.expires, row.id, row))
+        self.soonest = min(self.soonest, row.expires)
         if worth_a_look(self._lives) and 2 * sum(map(_lives, self._lives)) < len(self._lives):
             self._lives = [entry for entry in self._lives if _lives(entry)]
             heapify(self._lives)
@@ -123,8 +126,6 @@ class Schedule:
 
     def due(self, now: int) -> list[JobRow]:
         """Move what has become due to ready. The jobs whose lease or life has ended: the caller decides."""
-        if not ((self._waiting_heads and self._waiting_heads[0][0] <= now) or self._lives):
-            return _NONE
         ended: list[JobRow] = []
         while self._lives and self._lives[0][0] <= now:
             entry = heappop(self._lives)
@@ -146,6 +147,8 @@ class Schedule:
             domain.waiting_head = None
             if waiting:
                 self._head_of_waiting(domain, waiting[0][0], name)
+        firsts = [heap[0][0] for heap in (self._waiting_heads, self._lives) if heap]
+        self.soonest = min(firsts, default=_NEVER)
         return ended
 
     def first(self, name: str) -> JobRow | None:
@@ -244,6 +247,8 @@ class Schedule:
     def _head_of_waiting(self, domain: _Domain, time: int, name: str) -> None:
         domain.waiting_head = time
         heappush(self._waiting_heads, (time, name))
+        if time < self.soonest:
+            self.soonest = time
 
     def _few_heads(self) -> None:
         """Heads that were replaced by smaller ones are not kept for ever."""

@@ -41,7 +41,7 @@ Read = Callable[[JobRow | ValueRow], bytes]
 
 
 class Sweep:
-    """`read` gives a row's value, wherever it is. `emit` folds and queues an event."""
+    """`read` gives a row's value, wherever it is."""
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class Sweep:
         self._stopped = False
         self._sweeping = threading.Lock()
 
-    def run(self, state: State, emit: Callable[[Event], None], read: Read) -> None:
+    def run(self, state: State, read: Read) -> None:
         """Sweep until the log is in proportion again, or `stop` is called."""
         with self._sweeping:
-            self._run(state, emit, read)
+            self._run(state, read)
 
-    def _run(self, state: State, emit: Callable[[Event], None], read: Read) -> None:
+    def _run(self, state: State, read: Read) -> None:
         while not self._stopped and self._wanted(state):
             stop = min(self.swept + _STEP_EVENTS, self._ledger.poured)
             said_again = False
@@ -78,7 +78,7 @@ class Sweep:
                         for index, kind, id_, key in found[at : at + _TOGETHER]:
                             for event in list(restated(state, kind, id_, key, index, read)):
                                 self._ledger.admit(len(event.key or b"") + len(event.value or b""))
-                                emit(event)
+                                self._ledger.emit(event)
                                 said_again = True
             if said_again:
                 self._ledger.pour()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from headrace.journal.checks import RESERVED
 from headrace.journal.errors import BadRequest, KeyTaken, Locked, MemoryFull, NoSuchKey
 from headrace.journal.events import Event, Kind
-from headrace.journal.job_operations import Emit
+from headrace.journal.ledger import Ledger
 from headrace.journal.residents import VOLATILE_ROW_BYTES, Residents
 from headrace.journal.rows import ValueRow
 from headrace.journal.settings import JournalSettings
@@ -40,14 +40,14 @@ class ValueOperations:
         table: ValueTable,
         residents: Residents,
         settings: JournalSettings,
-        emit: Emit,
+        ledger: Ledger,
         read: Callable[[ValueRow], bytes],
         changed: Change,
     ) -> None:
         self._table = table
         self._residents = residents
         self._settings = settings
-        self._emit = emit
+        self._emit = ledger.emit
         self._read = read
         self._changed = changed
 

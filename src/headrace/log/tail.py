@@ -90,13 +90,18 @@ class Tail:
             disk.sync_dir(directory)
         return cls(files, salt, opening)
 
-    def write(self, payload: bytes, index: int, count: int, durable: int) -> None:
-        """Add a record: safe from a crash of the process at once, from one of the machine after `sync`."""
+    def write(self, payload: bytes, index: int, count: int, durable: int) -> int:
+        """Add a record: safe from a crash of the process at once, from one of the machine after `sync`.
+
+        How many bytes it takes.
+        """
         summed = _summed(index, durable, count, self._opening) + payload
         record = _sealed(_MAGIC, len(payload), _digest(summed, self._salt)) + summed
         current = self._current
-        self.bytes += self._files[current].write_one(record, self.bytes)
+        size = self._files[current].write_one(record, self.bytes)
+        self.bytes += size
         self._written[current] += 1
+        return size
 
     def reserve(self, size: int) -> None:
         """Be sure that `size` bytes more can be written, or raise DiskFull with nothing changed."""
@@ -105,6 +110,11 @@ class Tail:
             wanted = -(-wanted // TAIL_BYTES) * TAIL_BYTES
             self._files[self._current].allocate(wanted)
             self._capacity[self._current] = wanted
+
+    @property
+    def room(self) -> int:
+        """How large a record can be that is written without reserving anything."""
+        return self._capacity[self._current] - self.bytes - _HEADER.size
 
     def unsynced(self) -> list[tuple[int, int]]:
         """What `sync` has to make safe: the files with what was written to them and not synced yet."""

@@ -32,8 +32,8 @@ from headrace.server.fj_functions import Functions, waits_for_disk
 from headrace.wire.fj import Limits, Reply, Request
 
 _SLOW_S = 0.005
-_SLOW_FOR_S = 1.0
-"""A sync that took so long was the last one that the loop waited for itself, for a second."""
+_WEIGHT = 0.1
+"""Of the last sync in what syncs usually take: one that had to wait for a core does not make a disk slow."""
 _logger = logging.getLogger("headrace.server")
 
 
@@ -70,7 +70,8 @@ class FjServer:
         self._unsafe: deque[tuple[int, Connection, bytes]] = deque()
         """Replies that leave when their ticket is settled, in order."""
         self._wanted = 0
-        self._disk_slow_until = 0.0
+        self._sync_s = 0.0
+        """What a sync takes, on an average of the last ones."""
         self._wake = threading.Event()
         self._stopping = False
         self._committer = threading.Thread(target=self._commit, name="headrace-fj", daemon=True)
@@ -138,18 +139,21 @@ class FjServer:
     def handle(self, connection: Connection, requests: Sequence[Request]) -> int:
         """Do these requests, or as many as are a fair portion; how many. Replies leave when they are safe."""
         functions = self.functions
-        functions.produced = 0
+        functions.begin()
         operations = [functions.operation(request, connection) for request in requests]
         try:
             results, ticket = self.engine.run(operations, functions.enough)
         except HeadraceError as error:
             results, ticket = [error] * len(requests), 0
         requests = requests[: len(results)]
-        if ticket and self.engine.syncs and not any(map(waits_for_disk, requests)):
+        safe = ticket if self.engine.syncs else 0
+        if safe and not any(map(waits_for_disk, requests)):
             self.engine.write()
-            self._answer(connection, requests, results, ticket, 0)
-        else:
-            self._answer(connection, requests, results, ticket, ticket if self.engine.syncs else 0)
+            safe = 0
+        connection.answer(requests, results, safe)
+        self.requests += len(requests)
+        if ticket:
+            self._changed(ticket)
         return len(requests)
 
     def handle_one(self, connection: Connection, request: Request) -> None:
@@ -165,44 +169,40 @@ class FjServer:
         if ticket and engine.syncs:
             if not waits_for_disk(request):
                 engine.write()
-            elif self._unsafe or len(self.connections) > 1 or self._loop.time() < self._disk_slow_until:
+            elif self._unsafe or len(self.connections) > 1 or self._sync_s > _SLOW_S:
                 safe = ticket
             elif not self._settle_here(ticket):
                 return
-        self._answer(connection, (request,), (result,), ticket, safe)
+        connection.answer_one(request, result, safe)
+        self.requests += 1
+        if ticket and (self._waiting or engine.listeners.any):
+            self._changed(ticket)
 
-    def _answer(
-        self,
-        connection: Connection,
-        requests: Sequence[Request],
-        results: Sequence[Reply | HeadraceError],
-        ticket: int,
-        safe: int,
-    ) -> None:
-        """`ticket` is 0 if nothing changed. The replies leave when `safe` is settled."""
-        self.requests += len(requests)
-        connection.answer(requests, results, safe)
-        if ticket:
-            if not self.engine.syncs:
-                self.engine.settle(ticket)
-            if self._waiting:
-                self.look_for_jobs()
+    def _changed(self, ticket: int) -> None:
+        """Those who listen or wait are told: of jobs at once, of values when they are safe."""
+        if not self.engine.syncs:
+            self.engine.settle(ticket)
+        if self._waiting:
+            self.look_for_jobs()
 
     def _settle_here(self, ticket: int) -> bool:
         """Settle in the loop's own thread, while nobody but the one who asks has to wait for it.
 
-        To hand it to the other thread and back costs as much as the sync of a quick disk. While the disk is
+        To hand it to the other thread and back costs as much as the sync of a quick disk. If the disk is
         slow, the other thread does it, so that the loop can do other things.
         """
-        began = time.monotonic()
         try:
-            self.engine.settle(ticket)
+            self._settle(ticket)
         except HeadraceError as error:
             self._break(error)
             return False
-        if time.monotonic() - began > _SLOW_S:
-            self._disk_slow_until = self._loop.time() + _SLOW_FOR_S
         return True
+
+    def _settle(self, ticket: int) -> None:
+        """In the loop's thread, or in the one that waits for the disk."""
+        began = time.monotonic()
+        self.engine.settle(ticket)
+        self._sync_s += _WEIGHT * (time.monotonic() - began - self._sync_s)
 
     def when_safe(self, ticket: int, connection: Connection, reply: bytes) -> None:
         self._unsafe.append((ticket, connection, reply))
@@ -272,7 +272,7 @@ class FjServer:
             failure = None
             if wanted > settled:
                 try:
-                    self.engine.settle(wanted)
+                    self._settle(wanted)
                     settled = wanted
                 except HeadraceError as error:
                     failure = error

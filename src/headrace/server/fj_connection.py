@@ -43,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._locks: set[bytes] = set()
         self._pushes: dict[bytes, int] = {}
         """Pushes for a peer that does not read: the last one of each key."""
+        self._limited = server.limits.requests_per_s is not None
         self._allowance = 0.0
         self._counted_at = 0.0
 
@@ -67,9 +68,13 @@ class Connection(asyncio.Protocol):
             requests = self._parser.feed(data)
         except ProtocolError:  # the parser remembers; what came before is done first
             requests = []
-        if len(requests) == 1 and self._idle() and requests[0].function != _QUIT:
-            self._server.handle_one(self, requests[0])
-            return
+        if len(requests) == 1 and not (
+            self._backlog or self._choked or self._unsafe or self._limited or self._parser.failed is not None
+        ):  # nothing else is under way: it can be done and answered at once
+            request = requests[0]
+            if request[0] != _QUIT:
+                self._server.handle_one(self, request)
+                return
         self._backlog += requests
         self._work()
 
@@ -104,20 +109,11 @@ class Connection(asyncio.Protocol):
         self, requests: Sequence[Request], results: Sequence[Reply | HeadraceError], ticket: int
     ) -> None:
         """Send the replies to these requests when the ticket is settled, or now if it is 0."""
-        parts = []
-        for request, result in zip(requests, results, strict=True):
-            if isinstance(result, HeadraceError):
-                self._server.refused += 1
-                result = refusal(request, result, self._server.engine.clock.now_us())
-            parts.append(encode_reply(result))
-        reply = b"".join(parts)
-        if self._unsafe or ticket:
-            self._unsafe += 1
-            self._unsafe_bytes += len(reply)
-            self._server.when_safe(ticket, self, reply)
-            self._regulate()
-        elif self._transport is not None:
-            self._transport.write(reply)
+        self._send(b"".join(map(self._encoded, requests, results)), ticket)
+
+    def answer_one(self, request: Request, result: Reply | HeadraceError, ticket: int) -> None:
+        """`answer` for one request."""
+        self._send(self._encoded(request, result), ticket)
 
     def send_safe(self, reply: bytes) -> None:
         self._unsafe -= 1
@@ -163,15 +159,20 @@ class Connection(asyncio.Protocol):
 
     # --- inside
 
-    def _idle(self) -> bool:
-        """Whether nothing else is under way, so that a request can be done and answered at once."""
-        return not (
-            self._backlog
-            or self._choked
-            or self._unsafe
-            or self._parser.failed is not None
-            or self._server.limits.requests_per_s is not None
-        )
+    def _encoded(self, request: Request, result: Reply | HeadraceError) -> bytes:
+        if isinstance(result, HeadraceError):
+            self._server.refused += 1
+            result = refusal(request, result, self._server.engine.clock.now_us())
+        return encode_reply(result)
+
+    def _send(self, reply: bytes, ticket: int) -> None:
+        if ticket or self._unsafe:
+            self._unsafe += 1
+            self._unsafe_bytes += len(reply)
+            self._server.when_safe(ticket, self, reply)
+            self._regulate()
+        elif self._transport is not None:
+            self._transport.write(reply)
 
     def _told(self, key: bytes, kind: int) -> None:
         """A value changed, perhaps in another thread."""

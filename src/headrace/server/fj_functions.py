@@ -6,6 +6,7 @@ Each becomes an operation on the journal's engine that answers a Reply; nothing 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from headrace.journal import checks
@@ -69,22 +70,26 @@ class Functions:
             Function.LOCK: self._lock,
             Function.UNLOCK: self._unlock,
             Function.RENAME: self._rename,
-            Function.NEXT: lambda request, peer, now: self._told(self._jobs.next(request, peer, now)),
+            Function.NEXT: self._jobs.next,
             Function.LINK: self._link,
         }
 
+    def begin(self) -> None:
+        """Of another portion of requests."""
+        self.produced = self._jobs.produced = 0
+
     def enough(self) -> bool:
-        """Whether the replies since `produced` was 0 are as large as one portion should be."""
-        return self.produced > REPLY_BYTES
+        """Whether the replies of this portion are as large as they should be together."""
+        return self.produced + self._jobs.produced > REPLY_BYTES
 
     def operation(self, request: Request, peer: Peer) -> tuple[Operation, int]:
         """What to run for a request, and how many bytes of keys and values it may bring."""
-        function = self._by_number.get(request.function)
-        size = len(request.key) + len(request.upper or b"") + len(request.value or b"")
+        number, _, _, _, _, _, key, upper, _, value = request
+        function = self._by_number.get(number)
         if function is None:
-            number = request.function
             return lambda now: refusal(request, BadRequest(f"there is no function {number}"), now), 0
-        return lambda now: function(request, peer, now), size
+        size = len(key) + (len(upper) if upper else 0) + (len(value) if value else 0)
+        return partial(function, request, peer), size
 
     # --- values
 
@@ -122,7 +127,7 @@ class Functions:
             peer.listen(key)
         found = values.get(now, key)
         if found is None:
-            return self._told(self._jobs.get(request, now))
+            return self._jobs.get(request, now)
         row, value = found
         if flags & WORKED_ON and row.lease > now:
             raise NoSuchKey("it is worked on")
@@ -217,10 +222,6 @@ class Functions:
         return Reply(request.identifier, 0, now)
 
     # --- inside
-
-    def _told(self, reply: Reply) -> Reply:
-        self.produced += self._jobs.produced
-        return reply
 
     def _changed(self, request: Request, now: int, new: tuple[int, bytes]) -> Reply:
         self.produced += len(new[1])

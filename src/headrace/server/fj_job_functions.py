@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import islice
 from typing import Protocol
@@ -11,6 +12,7 @@ from headrace.journal.checks import TIME_MAX_US
 from headrace.journal.engine import Engine
 from headrace.journal.errors import BadRequest, LeaseLost, NoSuchKey
 from headrace.journal.job_operations import AnyJob, Wanted, domain_of
+from headrace.journal.rows import JobRow
 from headrace.server.fj_fields import REPLY_BYTES, check_key, moment, number, second_key
 from headrace.wire.fj import (
     BUSY,
@@ -28,6 +30,10 @@ from headrace.wire.fj import (
 )
 from headrace.wire.fj_many import unpack_jobs, unpack_keys
 
+_new = tuple.__new__
+_SHORT = 256
+"""Longer names are not remembered."""
+
 
 class Waiting(Protocol):
     """Who asks, and may want to be told when there is a job."""
@@ -38,8 +44,9 @@ class Waiting(Protocol):
 class JobFunctions:
     def __init__(self, engine: Engine) -> None:
         self.produced = 0
-        """Bytes of values in the last reply."""
+        """Bytes of resources and values in replies."""
         self._engine = engine
+        self._most = engine.settings.value_bytes
 
     def put(self, request: Request, now: int) -> Reply:
         """SET with two keys: `<domain>:<priority>:<due>` and the resource."""
@@ -49,25 +56,27 @@ class JobFunctions:
             return self._give_back(request, now, priority, due)
         if priority is None:
             raise BadRequest("a job needs a priority from 0 to 255")
-        if not upper and value:
-            several = unpack_jobs(value)
-        else:
-            several = [(second_key(request), kind or 0, value or b"")]
-        stamp, expires = moment(timestamp) or now, moment(timeout)
-        persist, most, due = flags & PERSIST != 0, self._engine.settings.value_bytes, due or now
+        stamp, expires = moment(timestamp) or now, None if timeout is None else moment(timeout)
+        persist, most, due, put = flags & PERSIST != 0, self._most, due or now, self._engine.jobs.put
+        if upper or not value:
+            resource, data = upper or second_key(request), value or b""
+            if resource[0] == 0 or len(data) > most:
+                _refuse(resource, data, most)
+            domain = common or _host(resource)
+            put(now, (resource, domain, priority, due, kind or 0, data, stamp, expires, persist))
+            return _new(Reply, (identifier, 0, now, None, b"", None, None))
         jobs: list[AnyJob] = []
-        for resource, type_, data in several:
+        for resource, type_, data in unpack_jobs(value):
             if not resource or resource[0] == 0 or len(data) > most:
-                check_key(resource)
-                checks.size(data, most)
-            domain = common or checks.domain(domain_of(checks.text(resource)))
+                _refuse(resource, data, most)
+            domain = common or _host(resource)
             jobs.append((resource, domain, priority, due, type_, data, stamp, expires, persist))
         if expires is None:
             self._engine.jobs.put_many(now, jobs)
         else:
             for job in jobs:
-                self._engine.jobs.put(now, job)
-        return tuple.__new__(Reply, (identifier, 0, now, None, b"", None, None))
+                put(now, job)
+        return _new(Reply, (identifier, 0, now, None, b"", None, None))
 
     def done_many(self, request: Request, now: int) -> Reply:
         """DELETE without a key: the jobs of many resources, all under one lease, are done."""
@@ -102,26 +111,33 @@ class JobFunctions:
         return Reply(request.identifier, 0, now)
 
     def next(self, request: Request, peer: Waiting, now: int) -> Reply:
-        engine, flags = self._engine, request.flags
-        until = moment(request.timeout) or now + engine.lease_us
+        _, identifier, flags, _, timeout, count, key, _, _, _ = request
+        engine = self._engine
+        until = moment(timeout) or now + engine.lease_us
         if until <= now:
             raise BadRequest("a lease must end in time to come")
-        domain = _domain(request.key)
-        wanted = Wanted(domain, until, flags & OVERWRITE != 0, engine.settings.fair)
-        most = (request.count or 0xFFFF) if flags & QUERY == RANGE else 1
+        domain = _domain(key)
+        wanted = _new(Wanted, (domain, until, flags & OVERWRITE != 0, engine.settings.fair))
+        found: Iterable[tuple[JobRow, bytes]]
+        if flags & QUERY == RANGE:
+            found = islice(engine.jobs.take_many(now, wanted), count or 0xFFFF)
+        else:
+            one = engine.jobs.take(now, wanted)
+            found = () if one is None else (one,)
         pairs: list[Pair] = []
-        size, new = 0, tuple.__new__
-        for row, value in islice(engine.jobs.take_many(now, wanted), most):
-            pairs.append(new(Pair, (row.resource, row.type, value if flags & DATA else b"")))
-            size += len(row.resource) + len(value)
+        size = 0
+        for row, value in found:
+            resource = row.resource
+            pairs.append(_new(Pair, (resource, row.type, value if flags & DATA else b"")))
+            size += len(resource) + len(value)
             if size >= REPLY_BYTES:
                 break
-        self.produced = size
+        self.produced += size
         if pairs:
-            return Reply(request.identifier, 0, now, until, b"", pairs)
+            return _new(Reply, (identifier, 0, now, until, b"", pairs, None))
         if flags & LISTEN:
-            peer.wait_for_job(request.key)
-        return Reply(request.identifier, 0, now, engine.jobs.next_time(domain), b"nothing to work on")
+            peer.wait_for_job(key)
+        return Reply(identifier, 0, now, engine.jobs.next_time(domain), b"nothing to work on")
 
     def get(self, request: Request, now: int) -> Reply:
         jobs = self._engine.state.jobs
@@ -134,12 +150,31 @@ class JobFunctions:
         if busy and request.flags & WORKED_ON:
             raise NoSuchKey("it is worked on")
         value = self._engine.read(row) if request.flags & DATA else b""
-        self.produced = len(value)
+        self.produced += len(value)
         return Reply(request.identifier, busy, row.stamp, None, b"", [Pair(request.key, row.type, value)])
 
 
 def lost(resource: bytes) -> LeaseLost:
     return LeaseLost(f"{resource.decode(errors='replace')!r} is not leased any more")
+
+
+def _refuse(resource: bytes, data: bytes, most: int) -> None:
+    check_key(resource)
+    checks.size(data, most)
+
+
+def _host(resource: bytes) -> str:
+    """The domain of a resource that is given none."""
+    end = resource.find(b"/", resource.find(b"://") + 3)
+    if 0 < end < _SHORT and b"[" not in resource:  # an address in brackets may hold a slash
+        return _host_of(resource[:end])
+    return checks.domain(domain_of(checks.text(resource)))
+
+
+@lru_cache(1024)
+def _host_of(beginning: bytes) -> str:
+    """Most resources begin like others, up to where their path begins."""
+    return checks.domain(domain_of(checks.text(beginning)))
 
 
 @lru_cache(1024)

@@ -152,6 +152,11 @@ REPLY_HEADS = {
 }
 
 
+ONE_JOB = Struct(_REPLY + "QHBB")
+"""How the commonest reply to NEXT begins: up to the size of the one key. Key and value are short."""
+ONE_JOB_FLAGS = HAS_TIMEOUT | HAS_PAIRS | 1 << 1
+
+
 def encode_request(request: Request, identifier: int | None = None) -> bytes:
     """The bytes of a request; with `identifier`, instead of its own."""
     function, own, flags, timestamp, timeout, count, key, upper, kind, value = request
@@ -169,29 +174,22 @@ def encode_request(request: Request, identifier: int | None = None) -> bytes:
     if len(key) > 0xFF or (upper is not None and len(upper) > 0xFF):
         flags |= WIDE_KEYS
         _check_size("key", max(len(key), len(upper or b"")))
+    wide = flags & WIDE_KEYS != 0
+    if timeout is not None:
+        flags |= HAS_TIMEOUT
+    pack = _PACK_REQUEST[timeout is not None, upper is not None, wide]
     if upper is not None:
-        size = len(upper).to_bytes(2 if flags & WIDE_KEYS else 1, "big")
+        size = len(upper).to_bytes(1 + wide, "big")
         rest = b"".join((key, size, upper, tail))
         if timeout is None:
-            return _head_of(flags, False, True).pack(
-                REQUEST_MAGIC, function, identifier, flags, timestamp, count, len(key)
-            ) + rest  # fmt: skip
-        flags |= HAS_TIMEOUT
-        return _head_of(flags, True, True).pack(
-            REQUEST_MAGIC, function, identifier, flags, timestamp, timeout, count, len(key)
-        ) + rest  # fmt: skip
+            return pack(REQUEST_MAGIC, function, identifier, flags, timestamp, count, len(key)) + rest
+        return pack(REQUEST_MAGIC, function, identifier, flags, timestamp, timeout, count, len(key)) + rest
     if timeout is None:
-        return _head_of(flags, False, False).pack(
-            REQUEST_MAGIC, function, identifier, flags, timestamp, len(key)
-        ) + key + tail  # fmt: skip
-    flags |= HAS_TIMEOUT
-    return _head_of(flags, True, False).pack(
-        REQUEST_MAGIC, function, identifier, flags, timestamp, timeout, len(key)
-    ) + key + tail  # fmt: skip
+        return pack(REQUEST_MAGIC, function, identifier, flags, timestamp, len(key)) + key + tail
+    return pack(REQUEST_MAGIC, function, identifier, flags, timestamp, timeout, len(key)) + key + tail
 
 
-def _head_of(flags: int, timeout: bool, count: bool) -> Struct:
-    return REQUEST_HEADS[timeout, count, flags & WIDE_KEYS != 0]
+_PACK_REQUEST = {shape: head.pack for shape, head in REQUEST_HEADS.items()}
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -199,6 +197,12 @@ def encode_reply(reply: Reply) -> bytes:
     flags &= ~MADE_IN_REPLIES
     if pairs is None and timeout is None and cursor is None and len(error) <= 0xFF:
         return _PLAIN_REPLY.pack(REPLY_MAGIC, identifier, flags, timestamp, len(error)) + error
+    if pairs is not None and len(pairs) == 1 and timeout is not None and cursor is None and not error:
+        key, kind, value = pairs[0]
+        if kind is not None and value is not None and len(key) <= 0xFF and len(value) < 0xFF:  # a job
+            flags |= ONE_JOB_FLAGS
+            begin = ONE_JOB.pack(REPLY_MAGIC, identifier, flags, timestamp, timeout, 1, 0, len(key))
+            return b"".join((begin, key, _SIZES[0].pack(len(value) + 1, kind), value))
     longest = max(len(error), len(cursor or b""))
     width = 0
     if pairs:

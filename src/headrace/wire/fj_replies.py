@@ -9,6 +9,8 @@ from headrace.wire.fj import (
     HAS_PAIRS,
     HAS_TIMEOUT,
     MADE_IN_REPLIES,
+    ONE_JOB,
+    ONE_JOB_FLAGS,
     REPLY_HEADS,
     REPLY_MAGIC,
     WIDE_KEYS,
@@ -38,6 +40,7 @@ _LAYOUTS = {
 }
 _MEANING = 0xFFFF & ~MADE_IN_REPLIES
 _LEAST = 17
+_PLAIN = REPLY_HEADS[False, False, False]
 
 
 class ReplyParser(Parser[Reply]):
@@ -49,12 +52,27 @@ class ReplyParser(Parser[Reply]):
 
     def feed(self, data: bytes) -> list[Reply]:
         """All replies that are whole now; see Parser.feed."""
-        alone = not self._rest and self._open is None and self.failed is None and len(data) == _LEAST
-        if alone and data[:4] == REPLY_MAGIC and data[6:8] == b"\0\0" and not data[16]:
-            # By far the commonest: one reply that says nothing but that all is well.
-            number, timestamp = data[4] << 8 | data[5], int.from_bytes(data[8:16], "big")
-            return [tuple.__new__(Reply, (number, 0, timestamp, None, b"", None, None))]
+        if not self._rest and self._open is None and self.failed is None:
+            # By far the commonest: one reply that says nothing but that all is well, or one job.
+            if len(data) == _LEAST:
+                magic, number, flags, timestamp, error = _PLAIN.unpack(data)
+                if not flags and not error and magic == REPLY_MAGIC:
+                    return [tuple.__new__(Reply, (number, 0, timestamp, None, b"", None, None))]
+            elif len(data) > ONE_JOB.size and (reply := self._one_job(data)) is not None:
+                return [reply]
         return super().feed(data)
+
+    def _one_job(self, data: bytes) -> Reply | None:
+        """What arrived, if it is one whole reply with one job."""
+        magic, number, flags, timestamp, timeout, count, error, size = ONE_JOB.unpack_from(data)
+        stop, end = ONE_JOB.size + size, len(data)
+        if flags != ONE_JOB_FLAGS or count != 1 or error or magic != REPLY_MAGIC or stop >= end:
+            return None
+        length, limits = end - stop - 1, self._limits
+        if data[stop] != length or not length or size > limits.key_bytes or length > limits.value_bytes:
+            return None
+        pair = tuple.__new__(Pair, (data[ONE_JOB.size : stop], data[stop + 1], data[stop + 2 :]))
+        return tuple.__new__(Reply, (number, 0, timestamp, timeout, b"", [pair], None))
 
     def _parse(self, data: bytes, found: list[Reply]) -> int:
         """Append all whole replies to `found`; answer where the rest starts, with its size in `_need`."""
