@@ -17,7 +17,9 @@ import threading
 from collections.abc import Callable, Mapping
 
 import msgspec
+import pyarrow as pa
 
+from headrace.journal.collection import pieces
 from headrace.journal.events import Event, Fold, to_batch
 from headrace.journal.settings import JournalSettings
 from headrace.kernel.errors import Broken, Retryable
@@ -175,7 +177,8 @@ class Ledger:
                 event = self._turned[count]
                 size += len(event.value or b"") + len(event.key or b"")
                 count += 1
-            self._log.append(to_batch(self._turned[:count]))
+            parts = [to_batch(self._turned[begin:end]) for begin, end in pieces(count)]
+            self._log.append(pa.concat_batches(parts))
             del self._turned[:count]
         self._log.sync(force=self._settings.durability != "os")
         self.poured = self._log.next_index

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.journal.collection import pieces
 from headrace.journal.columns import column_of
 from headrace.journal.events import Event, Kind
 from headrace.journal.ledger import Ledger
@@ -72,14 +73,15 @@ class Sweep:
             stop = min(self.swept + _STEP_EVENTS, self._ledger.poured)
             said_again = False
             for batch in self._log.read(self.swept, stop, columns=_LOOKED_AT):
-                found = _complete(batch)
-                for at in range(0, len(found), _TOGETHER):
-                    with self._ledger.lock:  # for a few at a time: taking it costs more than looking at one
-                        for index, kind, id_, key in found[at : at + _TOGETHER]:
-                            for event in list(restated(state, kind, id_, key, index, read)):
-                                self._ledger.admit(len(event.key or b"") + len(event.value or b""))
-                                self._ledger.emit(event)
-                                said_again = True
+                for begin, end in pieces(batch.records.num_rows):
+                    found = _complete(batch, begin, end)
+                    for at in range(0, len(found), _TOGETHER):
+                        with self._ledger.lock:  # for a few: taking it costs more than looking at one
+                            for index, kind, id_, key in found[at : at + _TOGETHER]:
+                                for event in list(restated(state, kind, id_, key, index, read)):
+                                    self._ledger.admit(len(event.key or b"") + len(event.value or b""))
+                                    self._ledger.emit(event)
+                                    said_again = True
             if said_again:
                 self._ledger.pour()
             self._advance(stop)
@@ -130,11 +132,12 @@ class Sweep:
                 self._log.trim(before)
 
 
-def _complete(batch: Batch) -> list[tuple[int, int, int | None, bytes | None]]:
-    """Index, kind, id and key of the complete events of a batch."""
-    complete = pc.is_in(batch.records.column("kind"), value_set=_COMPLETE)
-    indexes = column_of(range(batch.base_index, batch.next_index), pa.int64())
-    chosen = [indexes, *(batch.records.column(name) for name in _LOOKED_AT)]
+def _complete(batch: Batch, begin: int, end: int) -> list[tuple[int, int, int | None, bytes | None]]:
+    """Index, kind, id and key of the complete events of a piece of a batch."""
+    records = batch.records.slice(begin, end - begin)
+    complete = pc.is_in(records.column("kind"), value_set=_COMPLETE)
+    indexes = column_of(range(batch.base_index + begin, batch.base_index + end), pa.int64())
+    chosen = [indexes, *(records.column(name) for name in _LOOKED_AT)]
     return list(zip(*(column.filter(complete).to_pylist() for column in chosen), strict=True))
 
 
