@@ -1,11 +1,10 @@
-"""Python itself, and how a journal gets along with it.
+"""How a journal gets along with Python: its collection of garbage, and its one lock.
 
-Garbage collection is put off while many rows are made: none of them is garbage, and looking for some would add a
-third to the time.
+Garbage is not looked for while many rows are made: none of them is any, and it would add a third to the time.
 
 One thread runs Python at a time. Another that wants to waits 5 ms before it even asks, and has to again after
-every call that waits for anything, so that a thread which works on for 20 ms in the background makes a request
-of 0.1 ms take 10. So what is done in the background is done in pieces, and between them it lets others in.
+every call that waits for anything, so that a thread which works on for 20 ms in the background makes a
+request of 0.1 ms take 10. So the background works in pieces, and lets others in between them.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Engine:
     def do(self, operation: Callable[[int], T], size: int = 0) -> T:
         """One operation, settled: its result, or its error."""
         result, ticket = self.start(operation, size)
-        if ticket or self.listeners.any:
+        if (ticket and self._ledger.syncs) or self.listeners.any:
             self.settle(ticket)
         if isinstance(result, HeadraceError):
             raise result

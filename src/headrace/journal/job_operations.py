@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
+from headrace.journal import checks
 from headrace.journal.errors import LeaseLost, MemoryFull, NoSuchKey
 from headrace.journal.events import Event, Kind, brief
 from headrace.journal.jobs import JobTable
@@ -19,6 +21,8 @@ from headrace.journal.rows import JobRow, Where
 from headrace.journal.settings import JournalSettings
 
 _HOST = re.compile(r"://(?:[^/?#@]*@)?(\[[^\]]*\]|[^/?#:\s]*)")
+_SHORT = 256
+"""Longer beginnings are not remembered."""
 # Plain numbers, for what happens to every job: to look up a member of an enum costs 0.2 µs.
 _PUT, _TAKE, _DONE = int(Kind.PUT), int(Kind.TAKE), int(Kind.DONE)
 _new = tuple.__new__
@@ -55,8 +59,17 @@ class Wanted(NamedTuple):
 
 def domain_of(resource: str) -> str:
     """The host of the first URI in the resource, in small letters; "" if there is none."""
-    match = _HOST.search(resource)
-    return match[1].lower() if match is not None else ""
+    end = resource.find("/", resource.find("://") + 3)
+    if 0 < end < _SHORT and "[" not in (beginning := resource[:end]):  # brackets may hold a slash
+        return _host(beginning)
+    return _host.__wrapped__(resource)
+
+
+@lru_cache(1024)
+def _host(beginning: str) -> str:
+    """Of many resources that begin alike, up to where their path does."""
+    match = _HOST.search(beginning)
+    return checks.domain(match[1].lower()) if match is not None else ""
 
 
 class JobOperations:

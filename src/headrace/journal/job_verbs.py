@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from headrace.journal.value import decode, encode
 from headrace.kernel.durations import Duration, microseconds
 
 T = TypeVar("T")
+_new = tuple.__new__
 DEFAULT_PRIORITY = 128
 
 JOB_TABLE = pa.schema(
@@ -65,7 +67,7 @@ class JobVerbs:
         kind, data = encode(value)
         checks.size(data, engine.settings.value_bytes)
         checks.priority(priority)
-        name = checks.domain(domain_of(resource) if domain is None else domain)
+        name = domain_of(resource) if domain is None else checks.domain(domain)
         if due_us is not None:
             checks.time_us(due_us)
         delay = 0 if after is None else microseconds(after)
@@ -103,10 +105,7 @@ class JobVerbs:
         coded = one_each(values, size, "values", self._coded)
         priorities = one_each(priority, size, "priorities", checks.priority)
         given = one_each(domain, size, "domains", lambda own: None if own is None else checks.domain(own))
-        domains = [
-            checks.domain(domain_of(name)) if own is None else own
-            for name, own in zip(names, given, strict=True)
-        ]
+        domains = [domain_of(name) if own is None else own for name, own in zip(names, given, strict=True)]
         dues = one_each(due_us, size, "due times", lambda due: None if due is None else checks.time_us(due))
         delay = 0 if after is None else microseconds(after)
         if once is not None:
@@ -149,7 +148,7 @@ class JobVerbs:
         deadline = None if wait is None else time.monotonic() + microseconds(wait) / 1_000_000
         while True:
             seen = self._engine.wakes
-            found = self._engine.do(lambda now: self._take(now, wanted))
+            found = self._engine.do(partial(self._take, wanted=wanted))
             if deadline is None or not isinstance(found, Nothing):
                 return found
             left = deadline - time.monotonic()
@@ -267,7 +266,7 @@ class JobVerbs:
         has a pending job by now, that one stays as it is, and the dead one is dropped.
         """
         jobs = [
-            (id_, resource_bytes(name), checks.domain(domain_of(name)), checks.priority(rank), *encode(value))
+            (id_, resource_bytes(name), domain_of(name), checks.priority(rank), *encode(value))
             for id_, name, value, rank in repaired
         ]
         size = sum(len(raw) + len(value) + 400 for _id, raw, _domain, _rank, _kind, value in jobs)
@@ -298,10 +297,11 @@ class JobVerbs:
         return kind, data
 
     def _take(self, now: int, wanted: Wanted) -> Job | Nothing:
-        until = now + wanted.until
-        found = self._engine.jobs.take(now, Wanted(wanted.domain, until, wanted.delete, wanted.fair))
+        domain, lease, delete, fair = wanted
+        until = now + lease
+        found = self._engine.jobs.take(now, _new(Wanted, (domain, until, delete, fair)))
         if found is None:
-            return Nothing(self._engine.jobs.next_time(wanted.domain))
+            return Nothing(self._engine.jobs.next_time(domain))
         row, value = found
         return Job(
             row.id,
@@ -311,7 +311,7 @@ class JobVerbs:
             row.due,
             decode(row.type, value),
             row.attempts,
-            0 if wanted.delete else until,
+            0 if delete else until,
             self,
         )
 

@@ -101,7 +101,8 @@ class JobTable:
         if row.where == _PENDING:
             self.schedule.leave(row)
         if row.where != _LEASED:
-            self._leave_pending(row)
+            del self.pending[row.resource]
+            self.depth[row.priority] -= 1
         row.attempts = attempts or 0
         self._lease(row, until or 0)
 
@@ -109,7 +110,7 @@ class JobTable:
         row = self.leased.get(event.id or 0)
         if row is not None:
             row.lease = event.until or 0
-            self.schedule.add_lease(row)
+            self.schedule.wait(row, row.lease)
 
     def _retry(self, event: Event, place: int) -> None:
         row = self.leased.get(event.id or 0)
@@ -193,13 +194,9 @@ class JobTable:
         row.where, row.lease = _LEASED, until
         resource = row.resource
         self.leased[row.id] = self.worked_on[resource] = row
-        self.schedule.add_lease(row)
+        self.schedule.wait(row, until)
         if resource in self.pending:
             self.pending[resource].where = _BESIDE
-
-    def _leave_pending(self, row: JobRow) -> None:
-        del self.pending[row.resource]
-        self.depth[row.priority] -= 1
 
     def _leave_leased(self, row: JobRow, at: int) -> None:
         del self.leased[row.id]
@@ -215,6 +212,7 @@ class JobTable:
         elif row.where == _DEAD:
             del self.dead[row.resource]
         else:
-            self._leave_pending(row)
+            del self.pending[row.resource]
+            self.depth[row.priority] -= 1
         row.where = _GONE
         self._residents.forget(row)

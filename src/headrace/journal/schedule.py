@@ -97,7 +97,7 @@ class Schedule:
         """A pending job: ready, or waiting for its time."""
         due, name, priority = row.due, row.domain, row.priority
         if due > now:
-            self._wait(row, due)
+            self.wait(row, due)
             return
         domain = self._domains.get(name) or self._domain(name)
         lane = domain.lanes.get(priority)
@@ -120,9 +120,6 @@ class Schedule:
         if worth_a_look(self._lives) and 2 * sum(map(_lives, self._lives)) < len(self._lives):
             self._lives = [entry for entry in self._lives if _lives(entry)]
             heapify(self._lives)
-
-    def add_lease(self, row: JobRow) -> None:
-        self._wait(row, row.lease)
 
     def due(self, now: int) -> list[JobRow]:
         """Move what has become due to ready. The jobs whose lease or life has ended: the caller decides."""
@@ -230,9 +227,8 @@ class Schedule:
             heappop(heads)
         return None
 
-    # --- inside
-
-    def _wait(self, row: JobRow, time: int) -> None:
+    def wait(self, row: JobRow, time: int) -> None:
+        """Something happens to the row then: it becomes due, or its lease ends."""
         domain = self._domains.get(row.domain) or self._domain(row.domain)
         waiting, head = domain.waiting, domain.waiting_head
         heappush(waiting, (time, row.id, row))
@@ -243,6 +239,8 @@ class Schedule:
         if not size & (size - 1) and worth_a_look(waiting) and 2 * sum(map(_agrees, waiting)) < len(waiting):
             domain.waiting = [entry for entry in waiting if _agrees(entry)]
             heapify(domain.waiting)
+
+    # --- inside
 
     def _head_of_waiting(self, domain: _Domain, time: int, name: str) -> None:
         domain.waiting_head = time

@@ -31,8 +31,6 @@ from headrace.wire.fj import (
 from headrace.wire.fj_many import unpack_jobs, unpack_keys
 
 _new = tuple.__new__
-_SHORT = 256
-"""Longer names are not remembered."""
 
 
 class Waiting(Protocol):
@@ -62,14 +60,14 @@ class JobFunctions:
             resource, data = upper or second_key(request), value or b""
             if resource[0] == 0 or len(data) > most:
                 _refuse(resource, data, most)
-            domain = common or _host(resource)
+            domain = common or domain_of(checks.text(resource))
             put(now, (resource, domain, priority, due, kind or 0, data, stamp, expires, persist))
             return _new(Reply, (identifier, 0, now, None, b"", None, None))
         jobs: list[AnyJob] = []
         for resource, type_, data in unpack_jobs(value):
             if not resource or resource[0] == 0 or len(data) > most:
                 _refuse(resource, data, most)
-            domain = common or _host(resource)
+            domain = common or domain_of(checks.text(resource))
             jobs.append((resource, domain, priority, due, type_, data, stamp, expires, persist))
         if expires is None:
             self._engine.jobs.put_many(now, jobs)
@@ -161,20 +159,6 @@ def lost(resource: bytes) -> LeaseLost:
 def _refuse(resource: bytes, data: bytes, most: int) -> None:
     check_key(resource)
     checks.size(data, most)
-
-
-def _host(resource: bytes) -> str:
-    """The domain of a resource that is given none."""
-    end = resource.find(b"/", resource.find(b"://") + 3)
-    if 0 < end < _SHORT and b"[" not in resource:  # an address in brackets may hold a slash
-        return _host_of(resource[:end])
-    return checks.domain(domain_of(checks.text(resource)))
-
-
-@lru_cache(1024)
-def _host_of(beginning: bytes) -> str:
-    """Most resources begin like others, up to where their path begins."""
-    return checks.domain(domain_of(checks.text(beginning)))
 
 
 @lru_cache(1024)
