@@ -1,7 +1,7 @@
 """Lateness: from the moment a job is due, or is put by another, to the return of a `next` that waits.
 
-Beside it stands how late the machine itself is: a thread that sleeps until then, and with fsync also writes 150
-bytes and syncs them. On a busy machine that alone is later than the aim.
+Beside it stands how late the machine itself is: a thread that sleeps until then, and with fsync also writes
+150 bytes and syncs them. On a busy machine that alone is later than the aim.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def run(run: Run) -> Iterator[Table]:
         f"{count} jobs, one after the other. Due: put to be due in 20 to 40 ms, and waited for. Woken: put "
         "by another thread (over loopback: another client) and due at once, counted from the beginning of "
         "that put. With fsync, that a job is taken is on the disk before `next` returns (over loopback: only "
-        "written). Bare: a thread that sleeps until then; beside embedded with fsync it also writes and syncs "
-        f"{_BARE_BYTES} bytes.",
+        "written). Bare: a thread that sleeps until then; beside embedded with fsync it also writes and "
+        f"syncs {_BARE_BYTES} bytes.",
     )
     durabilities: tuple[Durability, ...] = ("interval", "fsync")
     for durability in durabilities:
