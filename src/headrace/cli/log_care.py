@@ -41,7 +41,7 @@ def verify(path: LogPath, json: Json = False) -> None:
     tell_report(console, path, report)
 
 
-def tell_report(console: Console, path: Path, report: Report) -> None:
+def tell_report(console: Console, path: Path | str, report: Report) -> None:
     """Print what a check found, and end with exit code 3 if that is damage."""
     summary = (
         f"{plural(report.entries, 'entry', 'entries')} in {plural(report.batches, 'batch', 'batches')}, "

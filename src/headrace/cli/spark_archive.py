@@ -13,8 +13,8 @@ import typer
 from headrace.cli.console import Console, printable
 from headrace.cli.options import Json, with_options
 from headrace.cli.quantities import format_size, parse_duration, plural
-from headrace.cli.spark_open import SparkOptions, opened_spark, spark_installed
-from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName, opened_stream
+from headrace.cli.spark_open import SparkOptions, Where, opened_spark, spark_installed
+from headrace.cli.stream_open import StreamName
 
 if TYPE_CHECKING:
     from headrace.spark.archive import Archived
@@ -37,6 +37,7 @@ def archive(
     name: StreamName,
     to: Annotated[Path, typer.Option(metavar="DIR", help="The archive: a folder.", show_default=False)],
     spark: SparkOptions,
+    where: Where,
     following: Following,
     by: Annotated[
         Literal["day", "hour", "none"] | None,
@@ -45,7 +46,6 @@ def archive(
     with_index: Annotated[
         bool, typer.Option("--with-index", help="Add each entry's index as a column _index.")
     ] = False,
-    store: StoreDir = DEFAULT_STORE,
     json: Json = False,
 ) -> None:
     """Bring an archive of Parquet files up to the end of a stream.
@@ -56,11 +56,10 @@ def archive(
     console = Console(json)
     with spark_installed():
         from headrace.spark.archive import Archiver
-    with opened_stream(store, name):
-        pass  # what is wrong with it is said in the words of commands
+    place = where.check_stream(name)
     with (
-        Archiver(store, name, to=to, by=by, with_index=with_index or None) as archiver,
-        opened_spark(store, spark) as session,
+        Archiver(place, name, to=to, by=by, with_index=with_index or None) as archiver,
+        opened_spark(where.given, spark) as session,
     ):
         if following.follow:
             archiver.follow(session, following.every, lambda done: _tell(console, done))

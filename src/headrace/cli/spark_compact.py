@@ -10,8 +10,8 @@ import typer
 from headrace.cli.console import Console
 from headrace.cli.options import Json, with_options
 from headrace.cli.quantities import plural
-from headrace.cli.spark_open import SparkOptions, opened_spark, spark_installed
-from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName, opened_stream
+from headrace.cli.spark_open import SparkOptions, Where, opened_spark, spark_installed
+from headrace.cli.stream_open import StreamName
 
 
 @with_options
@@ -20,7 +20,7 @@ def compact(
     into: Annotated[str, typer.Argument(metavar="INTO", help="The new stream's name.", show_default=False)],
     by: Annotated[str, typer.Option(metavar="FIELD", help="Keep the latest entry for each value of it.")],
     spark: SparkOptions,
-    store: StoreDir = DEFAULT_STORE,
+    where: Where,
     json: Json = False,
 ) -> None:
     """Make a new stream of the latest entry for each value of a field.
@@ -31,11 +31,10 @@ def compact(
     with spark_installed():
         from headrace.spark.compact import check_compact
         from headrace.spark.compact import compact as run_compact
-        from headrace.spark.origin import FileOrigin
-    with opened_stream(store, name):
-        check_compact(FileOrigin(str(store), name), into, by)
-    with opened_spark(store, spark) as session, console.progress("compacting") as advance:
-        done = run_compact(session, store, name, into, by=by, progress=advance)
+    place = where.check_stream(name)
+    check_compact(place, name, into, by)
+    with opened_spark(where.given, spark) as session, console.progress("compacting") as advance:
+        done = run_compact(session, place, name, into, by=by, progress=advance)
     text = (
         f"compacted {plural(done.read, 'entry', 'entries')} of {name!r} by {by}: "
         f"{plural(done.entries, 'entry remains', 'entries remain')} in {into!r}"

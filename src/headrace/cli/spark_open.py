@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, opened_store, opened_stream
 from headrace.kernel.errors import MissingExtra
 
 if TYPE_CHECKING:
+    from headrace.spark.place import Place
     from headrace.spark.quiet import Session
 
 _PARTS = ("pyspark", "py4j", "pandas")
@@ -42,6 +44,52 @@ class SparkOptions:
         return {key: value for key, _, value in pairs}
 
 
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where the store is: a directory, or a node."""
+
+    store: StoreDir = DEFAULT_STORE
+    url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="A node in the place of a directory: http://host:7400.",
+            show_default=False,
+        ),
+    ] = None
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="HEADRACE_TOKEN", help="The token that the node asks for.", show_default=False),
+    ] = None
+    ca: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Certificates to trust, for https.", show_default=False),
+    ] = None
+
+    @property
+    def given(self) -> Path | str:
+        return self.url or self.store
+
+    def place(self) -> Place:
+        """What jobs take, once it is known that it is there."""
+        with spark_installed():
+            from headrace.spark.job import place_of
+        if self.url is not None:
+            return place_of(None, None, {"url": self.url, "token": self.token, "ca": self.ca})
+        with opened_store(self.store):
+            return place_of(None, self.store, {})
+
+    def check_stream(self, name: str) -> Place:
+        """The same, and there is this stream."""
+        place = self.place()
+        if self.url is None:
+            with opened_stream(self.store, name):
+                pass  # what is wrong with it is said in the words of commands
+        else:
+            place.stream(name).about()
+        return place
+
+
 @contextmanager
 def spark_installed() -> Iterator[None]:
     """For importing what needs Spark: where it is not installed, say how to."""
@@ -56,7 +104,7 @@ def spark_installed() -> Iterator[None]:
 
 
 @contextmanager
-def opened_spark(store: Path, options: SparkOptions) -> Iterator[Session]:
+def opened_spark(store: Path | str, options: SparkOptions) -> Iterator[Session]:
     """A session for the command, stopped at its end."""
     with spark_installed():
         from headrace.spark.quiet import quiet_session

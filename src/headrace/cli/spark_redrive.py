@@ -11,8 +11,8 @@ from headrace.cli.journal_shown import shown_data
 from headrace.cli.journal_verbs import check_journal
 from headrace.cli.options import Json, with_options
 from headrace.cli.quantities import plural
-from headrace.cli.spark_open import SparkOptions, opened_spark, spark_installed
-from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, opened_store
+from headrace.cli.spark_open import SparkOptions, Where, opened_spark, spark_installed
+from headrace.cli.stream_open import opened_store
 
 if TYPE_CHECKING:
     from headrace.spark.redrive import Redriven
@@ -25,6 +25,7 @@ _SHOWN = 20
 def redrive(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The journal's name.", show_default=False)],
     spark: SparkOptions,
+    at: Where,
     where: Annotated[
         str, typer.Option(metavar="SQL", help="Which dead jobs: a condition over the view `journal`.")
     ] = "true",
@@ -37,7 +38,6 @@ def redrive(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
-    store: StoreDir = DEFAULT_STORE,
     json: Json = False,
 ) -> None:
     """Put dead jobs back that SQL chooses, and repair them on the way.
@@ -52,11 +52,13 @@ def redrive(
         from headrace.spark.redrive import check_repair
         from headrace.spark.redrive import redrive as run_redrive
     check_repair(changes)
-    with opened_store(store) as opened:
-        check_journal(opened, name)
-    with opened_spark(store, spark) as session, console.progress("redriving") as advance:
+    place = at.place()
+    if at.url is None:
+        with opened_store(at.store) as opened:
+            check_journal(opened, name)
+    with opened_spark(at.given, spark) as session, console.progress("redriving") as advance:
         done = run_redrive(
-            session, store, name, where=where, repair=changes, dry_run=dry_run, progress=advance
+            session, place, name, where=where, repair=changes, dry_run=dry_run, progress=advance
         )
     _tell(console, done)
 

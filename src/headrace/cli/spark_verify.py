@@ -11,8 +11,7 @@ import typer
 from headrace.cli.console import Console, Exit, printable
 from headrace.cli.log_care import tell_report
 from headrace.cli.options import Json, with_options
-from headrace.cli.spark_open import SparkOptions, opened_spark, spark_installed
-from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, opened_store, stream_of
+from headrace.cli.spark_open import SparkOptions, Where, opened_spark, spark_installed
 
 if TYPE_CHECKING:
     from headrace.spark.verify import Verified
@@ -23,10 +22,10 @@ _COLUMNS = ("name", "state", "entries", "batches", "segments", "bytes")
 @with_options
 def verify(
     spark: SparkOptions,
+    where: Where,
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="The stream's name.", show_default="all streams")
     ] = None,
-    store: StoreDir = DEFAULT_STORE,
     json: Json = False,
 ) -> None:
     """Read and check every byte of a stream, or of all streams.
@@ -36,18 +35,17 @@ def verify(
     console = Console(json)
     with spark_installed():
         from headrace.spark.verify import verify as run_verify
-    with opened_store(store) as opened:
-        if name is not None:
-            stream_of(opened, name)
-    with opened_spark(store, spark) as session, console.progress("verifying") as advance:
-        found = run_verify(session, store, name, progress=advance)
+    place = where.place() if name is None else where.check_stream(name)
+    with opened_spark(where.given, spark) as session, console.progress("verifying") as advance:
+        found = run_verify(session, place, name, progress=advance)
     if name is not None:
-        tell_report(console, Path(store, "streams", name), found.reports[name])
+        told = found.paths[name] if where.url else Path(where.store, "streams", name)
+        tell_report(console, told, found.reports[name])
     else:
-        _tell_all(console, store, found)
+        _tell_all(console, where.given, found)
 
 
-def _tell_all(console: Console, store: Path, found: Verified) -> None:
+def _tell_all(console: Console, store: Path | str, found: Verified) -> None:
     for name, error in found.unreadable.items():
         console.note(f"stream {name!r} cannot be opened ({error.code}): {error}")
     if console.json:

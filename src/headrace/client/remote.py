@@ -31,6 +31,7 @@ from headrace.client.remote_stream import RemoteStream
 from headrace.journal.settings import JournalSettings
 from headrace.kernel.errors import Closed
 from headrace.kernel.names import checked_name
+from headrace.log.meta import Meta
 from headrace.log.settings import Settings
 from headrace.stream.agreement import StreamConfig
 
@@ -110,6 +111,10 @@ class RemoteStore:
     def streams(self) -> list[str]:
         """The names of all streams that the token may see."""
         return self._run(self._store.streams())
+
+    def meta(self, name: str) -> Meta:
+        """What is stored of a stream; NotFound if there is none."""
+        return self._run(self._store.meta(name))
 
     def drop(self, name: str) -> None:
         """Remove a stream and all its entries. Nobody may be publishing to it."""

@@ -87,13 +87,17 @@ class ValueOperations:
 
     def first_time(self, now: int, writer: str, sequence: int) -> bool:
         """Whether that writer comes with a larger sequence than ever; then it is remembered."""
-        key = RESERVED + b"once:" + writer.encode()
-        row = self.find(now, key)
-        if row is not None and int.from_bytes(self._read(row), "little", signed=True) >= sequence:
+        last = self.last_sequence(now, writer)
+        if last is not None and last >= sequence:
             return False
-        value = sequence.to_bytes(8, "little", signed=True)
-        self._write(now, row, NewValue(key, Type.INTEGER, value, now))
+        key, value = _once_key(writer), sequence.to_bytes(8, "little", signed=True)
+        self._write(now, self.find(now, key), NewValue(key, Type.INTEGER, value, now))
         return True
+
+    def last_sequence(self, now: int, writer: str) -> int | None:
+        """The largest sequence that a writer came with; None if it never came."""
+        row = self.find(now, _once_key(writer))
+        return None if row is None else int.from_bytes(self._read(row), "little", signed=True)
 
     def get(self, now: int, key: bytes) -> tuple[ValueRow, bytes] | None:
         row = self.find(now, key)
@@ -260,3 +264,7 @@ def _again(row: ValueRow, key: bytes, value: bytes) -> NewValue:
 
 def _said(key: bytes) -> str:
     return repr(key.decode(errors="replace"))
+
+
+def _once_key(writer: str) -> bytes:
+    return RESERVED + b"once:" + writer.encode()

@@ -21,7 +21,7 @@ from headrace.log.mark import MARK_FILE, Extent, believable, read_extent
 from headrace.log.meta import Meta
 from headrace.log.recover import missing_at_start, missing_segments, newest_epoch
 from headrace.log.scan import Scanner
-from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName
+from headrace.log.segment_name import FinalName, Listing, SegmentName
 from headrace.log.start import read_start
 from headrace.log.table import BatchTable, read_footer
 from headrace.log.view import View
@@ -59,6 +59,9 @@ class Outset:
     listing: Listing
     sizes: dict[SegmentName, int]
     extent: Extent | None
+    has_mark: bool
+    epoch: int
+    """Of the newest segment."""
 
     @property
     def trimmed(self) -> int:
@@ -66,7 +69,7 @@ class Outset:
 
 
 def verify(disk: Disk, directory: Path, meta: Meta, progress: Progress | None = None) -> Report:
-    outset = set_out(disk, directory)
+    outset = set_out(disk, directory, meta)
     done, total, found = 0, sum(outset.sizes.values()), list[Sums]()
     for name in outset.listing.segments:
         sums = check_segment(disk, directory, name, meta, outset.trimmed)
@@ -75,14 +78,15 @@ def verify(disk: Disk, directory: Path, meta: Meta, progress: Progress | None = 
             done += outset.sizes[name]
             if progress is not None:
                 progress(done, total)
-    return conclude(disk, directory, meta, outset, found)
+    return conclude(outset, found)
 
 
-def set_out(disk: Disk, directory: Path) -> Outset:
-    listing = Listing.of(disk.names(directory))
+def set_out(disk: Disk, directory: Path, meta: Meta) -> Outset:
+    names = disk.names(directory)
+    listing = Listing.of(names)
     sizes = {name: disk.size(directory / str(name)) for name in listing.segments}
     extent = read_extent(disk, directory)  # before the scan: a writer may move it on meanwhile
-    return Outset(listing, sizes, extent)
+    return Outset(listing, sizes, extent, MARK_FILE in names, newest_epoch(disk, directory, listing, meta))
 
 
 def check_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, trimmed: int) -> Sums | None:
@@ -102,14 +106,13 @@ def _finalized_since(disk: Disk, directory: Path, name: SegmentName) -> FinalNam
     return next((final for final in finals if final.first_index == name.first_index and final != name), None)
 
 
-def conclude(disk: Disk, directory: Path, meta: Meta, outset: Outset, found: Iterable[Sums]) -> Report:
-    """The report on all segments, `found` being in their order."""
+def conclude(outset: Outset, found: Iterable[Sums]) -> Report:
+    """The report on all segments, `found` being in their order. Nothing more is read for it."""
     names = outset.listing.segments
     sums = Sums(damages=missing_segments(outset.listing))
     for each in found:
         sums.add(each)
-    epoch = newest_epoch(disk, directory, outset.listing, meta)
-    _check_mark(directory, outset.listing.active, outset.extent, epoch, sums)
+    _check_mark(outset, sums)
     sums.damages += missing_at_start(outset.listing, sums.base_index)
     first = max(names[0].first_index, sums.base_index) if names else 0
     damages = tuple(sorted(sums.damages, key=lambda damage: damage.first_lost))
@@ -172,17 +175,17 @@ def _check_ending(view: View, name: FinalName, scanner: Scanner, seen: BatchTabl
         sums.damages.append(Damage("footer", str(name), scanner.offset, 0, *lost, what))
 
 
-def _check_mark(
-    directory: Path, active: ActiveName | None, extent: Extent | None, epoch: int, sums: Sums
-) -> None:
+def _check_mark(outset: Outset, sums: Sums) -> None:
+    extent = outset.extent
     if extent is None:
-        if (directory / MARK_FILE).exists():
+        if outset.has_mark:
             lost = (sums.next_index, sums.next_index)
             sums.damages.append(Damage("mark", MARK_FILE, 0, 64, *lost, "it does not match its checksum"))
-    elif believable(extent, epoch) and extent.durable_index > sums.next_index:
+    elif believable(extent, outset.epoch) and extent.durable_index > sums.next_index:
         lost = (sums.next_index, extent.durable_index)
         what = "durable entries are not there"
-        sums.damages.append(Damage("cut", str(active or directory.name), 0, 0, *lost, what))
+        file = str(outset.listing.active or "the log")
+        sums.damages.append(Damage("cut", file, 0, 0, *lost, what))
 
 
 def _span(name: SegmentName) -> tuple[int, int | None]:

@@ -19,11 +19,13 @@ from aiohttp import web
 
 from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import Busy, Closed, HeadraceError
+from headrace.server.http_compact import CompactRoutes
 from headrace.server.http_door import Door
 from headrace.server.http_errors import Handler, answer, code_of, errors_as_json
 from headrace.server.http_fj import FjRoutes
 from headrace.server.http_frames import FrameRoutes
 from headrace.server.http_gate import Gate
+from headrace.server.http_history import HistoryRoutes
 from headrace.server.http_journals import JournalRoutes
 from headrace.server.http_log import logged
 from headrace.server.http_openapi import OpenApiRoutes
@@ -33,6 +35,7 @@ from headrace.server.http_plan import PlanRoutes
 from headrace.server.http_positions import PositionRoutes
 from headrace.server.http_publish import PublishRoutes
 from headrace.server.http_read import ReadRoutes
+from headrace.server.http_segments import SegmentRoutes
 from headrace.server.http_staging import StagingRoutes
 from headrace.server.http_streams import StreamRoutes
 from headrace.server.http_verify import VerifyRoutes
@@ -132,17 +135,11 @@ class HttpServer:
                 "auto_decompress": False,
             },
         )
-        for routes in (StreamRoutes, PublishRoutes, PipeRoutes, ReadRoutes, FrameRoutes, FjRoutes):
+        basic = (StreamRoutes, PublishRoutes, PipeRoutes, ReadRoutes, FrameRoutes, JournalRoutes, FjRoutes)
+        # For programs that work in large parts.
+        parts = (PlanRoutes, PositionRoutes, StagingRoutes, SegmentRoutes, CompactRoutes, HistoryRoutes)
+        for routes in (*basic, *parts, VerifyRoutes, OpenApiRoutes):
             app.add_routes(routes(self._node).routes())
-        for parts in (
-            PlanRoutes,
-            PositionRoutes,
-            StagingRoutes,
-            VerifyRoutes,
-        ):  # for programs that work in large parts
-            app.add_routes(parts(self._node).routes())
-        for others in (JournalRoutes, OpenApiRoutes):
-            app.add_routes(others(self._node).routes())
         app.add_routes(
             [
                 web.get("/livez", self._live),

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from headrace.kernel.errors import Refused
 from headrace.kernel.names import checked_name
-from headrace.log.disk import Disk
 from headrace.log.keys import KeyColumn
 from headrace.log.log import Log
 from headrace.log.state import Commit
@@ -63,7 +62,7 @@ def land_staged(stream: str, area: StagingArea, wanted: Landed, log: Target, ids
         commit = Owner.of_write(stream, wanted.write_id).land(log, "once", 0, records, ids=ids)
     else:
         commit = _land_unnamed(log, area, wanted.query, records, ids)
-    _clear(area, wanted.query)
+    area.clear_for_good(wanted.query)
     area.remove_abandoned()
     return commit
 
@@ -79,14 +78,7 @@ def _land_unnamed(
 ) -> Commit:
     last = log.last_commit(UNNAMED)
     if last is not None and last.note:
-        _clear(area, last.note)  # a crash may have left it
+        area.clear_for_good(last.note)  # a crash may have left it
     if not area.folder(write).is_dir():
         return Commit(UNNAMED, 0, log.next_index, log.next_index, write, repeated=True)
     return land_unnamed(log, records, note=write, ids=ids)
-
-
-def _clear(area: StagingArea, place: str) -> None:
-    """Remove what was staged, so that no power cut brings it back."""
-    if area.folder(place).is_dir():
-        area.clear(place)
-        Disk().sync_dir(area.path)

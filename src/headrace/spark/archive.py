@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Unpack
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -28,7 +29,6 @@ from pyspark.sql import SparkSession
 from headrace.kernel.errors import BadSettings, Refused, Trimmed, Truncated
 from headrace.log.keys import KeyColumn
 from headrace.log.plan import Span
-from headrace.log.positions import PositionFile
 from headrace.spark.archive_folder import (
     ArchiveAbout,
     ArchiveFile,
@@ -37,8 +37,10 @@ from headrace.spark.archive_folder import (
     read_about,
 )
 from headrace.spark.archive_parquet import check_columns, write_file
-from headrace.spark.job import Progress, StorePath, round_of, spread, store_path
-from headrace.spark.origin import About, FileOrigin, Origin, existing_store
+from headrace.spark.job import NodeOptions, Progress, StorePlace, place_of, round_of, spread
+from headrace.spark.origin import About, Origin, Position
+from headrace.spark.place import Place
+from headrace.spark.reader import open_position
 
 _UNITS_A_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _PERIOD_S = {"day": 86_400, "hour": 3_600}
@@ -64,7 +66,7 @@ class Archived:
 
 def archive(
     spark: SparkSession,
-    store: StorePath,
+    store: StorePlace,
     stream: str,
     *,
     to: str | os.PathLike[str],
@@ -72,13 +74,14 @@ def archive(
     rows_per_file: int | None = None,
     with_index: bool | None = None,
     follow_s: float | None = None,
+    **node: Unpack[NodeOptions],
 ) -> Archived:
     """Bring the archive in the folder `to` up to the stream's end; with `follow_s`, again that often.
 
     `by` is "day" for streams that are ordered by time, else "none"; `with_index` adds a column `_index`.
     """
-    path = store_path(spark, store)
-    with Archiver(path, stream, to=to, by=by, rows_per_file=rows_per_file, with_index=with_index) as job:
+    place = place_of(spark, store, node)
+    with Archiver(place, stream, to=to, by=by, rows_per_file=rows_per_file, with_index=with_index) as job:
         if follow_s is not None:
             job.follow(spark, follow_s)
         return job.catch_up(spark)
@@ -92,7 +95,7 @@ class Archiver:
 
     def __init__(
         self,
-        store: str | os.PathLike[str],
+        place: Place,
         stream: str,
         *,
         to: str | os.PathLike[str],
@@ -100,7 +103,8 @@ class Archiver:
         rows_per_file: int | None = None,
         with_index: bool | None = None,
     ) -> None:
-        self._origin = FileOrigin(os.path.abspath(store), stream)
+        self._place = place
+        self._origin = place.stream(stream)
         self._about = self._origin.about()
         path = Path(os.path.abspath(to))
         is_new = read_about(path) is None
@@ -171,16 +175,16 @@ class Archiver:
             stream=self._origin.name,
             log=self._about.id,
             by=by or ("day" if timed else "none"),
-            rows_per_file=rows or _usual_rows(self._origin),
+            rows_per_file=rows or _usual_rows(self._place, self._origin.name),
             with_index=with_index,
             position=f"archive-{slug}-{uuid.uuid4().hex[:8]}",
             next_index=self._origin.first_index(),
         )
 
-    def _held(self, is_new: bool) -> PositionFile:
+    def _held(self, is_new: bool) -> Position:
         """The position that keeps retention away, once all is put right that a crash left."""
         folder = self._folder
-        position = self._origin.remember(folder.about.position)
+        position = open_position(self._origin, folder.about.position)
         try:
             folder.recover()
             position.save(folder.about.next_index)
@@ -260,9 +264,9 @@ def free_name(about: About, name: str) -> str:
     return name
 
 
-def _usual_rows(origin: FileOrigin) -> int:
+def _usual_rows(place: Place, stream: str) -> int:
     """Rows that make a file of a usual size, as large as the stream's entries are."""
-    with existing_store(origin.path) as store:
-        info = store.stream(origin.name).info()
+    with place.opened() as store, store.stream(stream) as opened:
+        info = opened.info()
     rows = _FILE_BYTES * info.entries // max(info.bytes, 1) if info.entries else _FILE_ROWS_MAX
     return max(_FILE_ROWS_MIN, min(rows, _FILE_ROWS_MAX))

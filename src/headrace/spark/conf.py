@@ -14,6 +14,11 @@ STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
+def is_url(store: object) -> bool:
+    """Whether a store is one of a node."""
+    return str(store).startswith(("http://", "https://"))
+
+
 @contextmanager
 def settings_for(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Settings of a session while a query is started: it keeps what it was started with."""

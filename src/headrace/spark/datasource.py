@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
-import msgspec
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -21,20 +20,18 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.kernel.errors import BadSettings
-from headrace.spark.journal_history import JournalOrigin
-from headrace.spark.journal_sink import jobs_target
 from headrace.spark.journal_view import JobsReader
 from headrace.spark.merge import MERGED_SCHEMA, MergeReader, merge_plan
-from headrace.spark.options import Options, parse_options
-from headrace.spark.origin import FileOrigin, Origin
-from headrace.spark.packed_sink import PackedSink, PackedTarget
+from headrace.spark.options import Options, parse_options, place_option
+from headrace.spark.origin import Origin
+from headrace.spark.packed_sink import PackedSink
 from headrace.spark.projection import projection, shown_schema
 from headrace.spark.reader import BatchReader, MicroBatchReader
-from headrace.spark.sink import BatchSink, StreamSink, Target, sink_target
-from headrace.spark.through_node import check_for_node, node_origin, node_sink
+from headrace.spark.sink import BatchSink, StreamSink
+from headrace.spark.targets import existing_stream, target_of
 from headrace.spark.views import SegmentsReader, view_schema
 
-MERGE_OPTION, PACKED_OPTION = "mergePlan", "packedInto"
+MERGE_OPTION, PACKED_OPTION = "mergePlan", "packed"
 """How TailProduce jobs ask for their own source and sink."""
 
 HISTORY_VIEW = "history"
@@ -65,7 +62,7 @@ class HeadraceSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if MERGE_OPTION in self.options:
-            return MergeReader(merge_plan(self.options[MERGE_OPTION]))
+            return MergeReader(place_option(self._given), merge_plan(self.options[MERGE_OPTION]))
         options = self._options
         if options.view not in (None, HISTORY_VIEW):
             raise BadSettings(f"the view {options.view!r} is read at once, not as a stream: use spark.read")
@@ -75,38 +72,26 @@ class HeadraceSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise BadSettings("a stream only grows: write with mode('append')")
-        return BatchSink(self._target(schema, patient=False))
+        return BatchSink(target_of(self._options, schema, patient=False))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         if overwrite:
             raise BadSettings("a stream only grows: write with outputMode('append')")
         if PACKED_OPTION in self.options:
-            return PackedSink(msgspec.json.decode(self.options[PACKED_OPTION], type=PackedTarget))
-        return StreamSink(self._target(schema, patient=True))
+            target, ordered = existing_stream(self._options)
+            return PackedSink(target, ordered=ordered)
+        return StreamSink(target_of(self._options, schema, patient=True))
+
+    @property
+    def _given(self) -> Mapping[str, str]:
+        return dict(self.options.items())
 
     @property
     def _options(self) -> Options:
-        options = parse_options(_plain(self.options))
-        check_for_node(options)
-        return options
-
-    def _target(self, schema: StructType, *, patient: bool) -> Target:
-        """Where rows go. `patient`: a query is under way, and waits for a node that is away."""
-        options = self._options
-        if options.url is not None:
-            return node_sink(options, schema, patient=patient)
-        if options.journal is not None:
-            return jobs_target(options, schema)
-        return sink_target(options, schema)
+        return parse_options(self._given)
 
     @staticmethod
     def _origin(options: Options) -> Origin:
-        if options.url is not None:
-            return node_origin(options)
         if options.view == HISTORY_VIEW:
-            return JournalOrigin(options.path, options.journal_name)
-        return FileOrigin(options.path, options.stream_name)
-
-
-def _plain(options: Any) -> dict[str, str]:
-    return dict(options.items())
+            return options.place.history(options.journal_name)
+        return options.place.stream(options.stream_name)

@@ -11,17 +11,20 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TypedDict, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.kernel.errors import BadSettings, NotFound
-from headrace.spark.conf import STORE_CONF
+from headrace.spark.conf import STORE_CONF, is_url
 from headrace.spark.explain import plain_words
+from headrace.spark.options import TOKEN_VARIABLE
+from headrace.spark.place import Place
 from headrace.store import STORE_FILE, Store
 
-StorePath = Store | str | os.PathLike[str] | None
+StorePlace = Store | Place | str | os.PathLike[str] | None
+"""A store, its directory, or the url of a node; None: what the session says."""
 Progress = Callable[[int, int], None]
 """Called with what is done and what there is in all, in the same unit."""
 
@@ -31,19 +34,36 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def store_path(spark: SparkSession | None, store: StorePath) -> str:
-    """Where the store is: as given, or as the session says (`session`)."""
-    path = store.path if isinstance(store, Store) else store
-    if path is None and spark is not None:
-        path = spark.conf.get(STORE_CONF, None)
-    if path is None:
+class NodeOptions(TypedDict, total=False):
+    """A node in the place of a directory, as the options of the same names say it."""
+
+    url: str | None
+    token: str | None
+    ca: str | os.PathLike[str] | None
+
+
+def place_of(spark: SparkSession | None, store: StorePlace, node: NodeOptions) -> Place:
+    """Where the store is: as given, or as the session says (`session`). A url may stand for the store."""
+    if isinstance(store, Place):
+        return store
+    given = node.get("url")
+    if given is not None and store is not None:
+        raise BadSettings("give a store or a url, not both")
+    where = given or (store.path if isinstance(store, Store) else store)
+    if where is None and spark is not None:
+        where = spark.conf.get(STORE_CONF, None)
+    if where is None:
         raise BadSettings("say where the store is: give it as `store`, or to headrace.spark.session")
-    if str(path).startswith(("http://", "https://")):
-        raise BadSettings(f"this job needs the directory of a store: it cannot work through a node ({path})")
-    path = os.path.abspath(path)
+    if is_url(where):
+        ca, token = node.get("ca"), node.get("token") or os.environ.get(TOKEN_VARIABLE)
+        place = Place(url=str(where), token=token, ca=None if ca is None else os.path.abspath(ca))
+        assert place.node is not None
+        place.node.check()
+        return place
+    path = os.path.abspath(where)
     if not os.path.exists(os.path.join(path, STORE_FILE)):
         raise NotFound(f"there is no store at {path}: say where it is")
-    return path
+    return Place(path)
 
 
 def round_of(spark: SparkSession) -> int:

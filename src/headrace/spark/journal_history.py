@@ -12,22 +12,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 
 from headrace.journal.engine import LOG_DIRECTORY
 from headrace.journal.events import SCHEMA, Kind
 from headrace.journal.value import Type
-from headrace.kernel.errors import BadSettings, Damaged, Trimmed
+from headrace.kernel.errors import BadSettings, Damaged, NotFound, Trimmed
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.mark import Settled
 from headrace.log.plan import Span, plan_spans
 from headrace.log.positions import PositionFile
 from headrace.log.segment_reader import Batch
-from headrace.spark.journal_view import TYPE_NAMES, journal_directory
 from headrace.spark.origin import About, existing_store
+from headrace.store import JOURNALS_DIRECTORY, Store
 
+TYPE_NAMES = {int(kind): kind.name.lower() for kind in Type}
 _WORDS = {int(kind): kind.name.lower() for kind in Kind}
 _TEXTS = ("key", "other")
 _SHOWN = {"kind": pa.string(), "type": pa.string(), **dict.fromkeys(_TEXTS, pa.string())}
@@ -58,7 +60,7 @@ class JournalOrigin:
             return log.settled
 
     def index_of(self, key: str | int) -> int:
-        raise BadSettings("a journal's history is ordered by index: use startIndex and endIndex")
+        raise no_keys()
 
     def key_at(self, index: int) -> int:
         return index
@@ -77,17 +79,12 @@ class JournalOrigin:
 
     def read(self, span: Span, columns: Sequence[str] | None) -> Iterator[Batch]:
         names = HISTORY.names if columns is None else list(columns)
-        stored = [name for name in SCHEMA.names if name in names or ("text" in names and name in _MADE_OF)]
         with self._opened() as log:
-            for batch in log.read(span.start, span.stop, columns=stored):
-                part = batch.slice(span.start, span.stop)
-                yield replace(part, records=_shown(part.records, names))
+            for batch in log.read(span.start, span.stop, columns=stored_columns(names)):
+                yield shown_batch(batch.slice(span.start, span.stop), names)
 
     def remember(self, position: str) -> PositionFile:
-        raise BadSettings(
-            "a journal waits for nobody who reads its history: leave the option 'position' out, and let the "
-            "journal's setting 'history' keep it long enough"
-        )
+        raise no_positions()
 
     @contextmanager
     def _opened(self) -> Iterator[Log]:
@@ -100,9 +97,41 @@ class JournalOrigin:
 _MADE_OF = ("type", "value")
 
 
-def _shown(records: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+def journal_directory(store: Store, name: str) -> Path:
+    """Where the journal is, or NotFound with those that are there."""
+    if not store.has_journal(name):
+        raise no_journal(name, str(store.path), store.journals())
+    return store.path / JOURNALS_DIRECTORY / name
+
+
+def no_journal(name: str, where: str, there: Sequence[str]) -> NotFound:
+    names = ", ".join(there[:5]) or "none"
+    return NotFound(
+        f"there is no journal {name!r} in {where}: check the option 'journal' (there are: {names})"
+    )
+
+
+def no_keys() -> BadSettings:
+    return BadSettings("a journal's history is ordered by index: use startIndex and endIndex")
+
+
+def no_positions() -> BadSettings:
+    return BadSettings(
+        "a journal waits for nobody who reads its history: leave the option 'position' out, and let the "
+        "journal's setting 'history' keep it long enough"
+    )
+
+
+def stored_columns(names: Sequence[str]) -> list[str]:
+    """The columns of the log that these are made of."""
+    return [name for name in SCHEMA.names if name in names or ("text" in names and name in _MADE_OF)]
+
+
+def shown_batch(batch: Batch, names: Sequence[str]) -> Batch:
+    """A batch of the log as it is shown."""
     schema = pa.schema([HISTORY.field(name) for name in names])
-    return pa.RecordBatch.from_arrays([_column(records, name) for name in names], schema=schema)
+    columns = [_column(batch.records, name) for name in names]
+    return replace(batch, records=pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
 def _column(records: pa.RecordBatch, name: str) -> pa.Array:

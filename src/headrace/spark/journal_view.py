@@ -2,31 +2,32 @@
 
     spark.read.format("headrace").option("path", "data").option("journal", "pages").load()
 
-The state of a journal is a fold of its events, so one task reads it; another process may have the journal
-open meanwhile. A lease that has ended without a word is still `leased` here until somebody asks for a job:
-`lease_until` is in the past then.
+The state of a journal is a fold of its events, so one task reads it. Over a path another process may have the
+journal open meanwhile, and a lease that has ended without a word is still `leased` until somebody asks for a
+job: `lease_until` is in the past then. A node answers from the journal that it has open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from headrace.journal.journal import JobInfo
 from headrace.journal.reading import read_state
 from headrace.journal.rows import JobRow, Where
-from headrace.journal.value import Type
+from headrace.journal.value import Type, encode
 from headrace.kernel.clock import SystemClock
-from headrace.kernel.errors import NotFound
+from headrace.spark.journal_history import TYPE_NAMES, journal_directory, no_journal
 from headrace.spark.options import Options
 from headrace.spark.origin import existing_store
+from headrace.spark.place import Place
 from headrace.spark.types import arrow_schema, as_spark
-from headrace.store import JOURNALS_DIRECTORY, Store
 
 _TIME = pa.timestamp("us", "UTC")
 JOBS = pa.schema(
@@ -50,17 +51,6 @@ JOBS = pa.schema(
 
 _ROWS = 1 << 14
 _STATES = {Where.LEASED: "leased", Where.DEAD: "dead"}
-TYPE_NAMES = {int(kind): kind.name.lower() for kind in Type}
-
-
-def journal_directory(store: Store, name: str) -> Path:
-    """Where the journal is, or NotFound with those that are there."""
-    if not store.has_journal(name):
-        there = ", ".join(store.journals()[:5]) or "none"
-        raise NotFound(
-            f"there is no journal {name!r} in {store.path}: check the option 'journal' (there are: {there})"
-        )
-    return store.path / JOURNALS_DIRECTORY / name
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,40 +62,58 @@ class _Whole(InputPartition):
 
 class JobsReader(DataSourceReader):
     def __init__(self, options: Options, schema: StructType) -> None:
-        self._path = options.path
+        self._place = options.place
         self._journal = options.journal_name
         self._target = arrow_schema(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        with existing_store(self._path) as store:
-            journal_directory(store, self._journal)  # what is wrong is told before tasks start
+        check_journal(self._place, self._journal)  # what is wrong is told before tasks start
         return [_Whole()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        clock = SystemClock()
-        with existing_store(self._path) as store:
-            rows = list(read_state(journal_directory(store, self._journal)).jobs.rows())
-        now = clock.now_us()
-        for at in range(0, len(rows), _ROWS):
-            some = [_shown(row, now) for row in rows[at : at + _ROWS]]
+        rows = iter(self._jobs())
+        while some := [_shown(job, kind, value) for job, kind, value in islice(rows, _ROWS)]:
             whole = pa.RecordBatch.from_pylist(some, schema=JOBS)
             yield as_spark([whole.column(name) for name in self._target.names], self._target)
 
+    def _jobs(self) -> Iterator[tuple[JobInfo, int, bytes]]:
+        """All jobs, with the type and the bytes of their values."""
+        if self._place.url is None:
+            with existing_store(self._place.path) as store:
+                rows = list(read_state(journal_directory(store, self._journal)).jobs.rows())
+            yield from ((_info(row), row.type, row.value or b"") for row in rows)
+            return
+        with self._place.opened() as store:
+            yield from ((job, *encode(job.value)) for job in store.journal(self._journal).jobs())
 
-def _shown(row: JobRow, now: int) -> dict[str, Any]:
-    value = row.value or b""
+
+def check_journal(place: Place, name: str) -> None:
+    """NotFound, with those that are there, if there is no such journal."""
+    with place.opened() as store:
+        if not store.has_journal(name):
+            raise no_journal(name, str(place), store.journals())
+
+
+def _info(row: JobRow) -> JobInfo:
+    resource, state = row.resource.decode("utf-8", "replace"), _STATES.get(Where(row.where), "pending")
+    until = row.lease or None
+    return JobInfo(row.id, resource, row.domain, state, row.priority, row.due, row.attempts, until, None)
+
+
+def _shown(job: JobInfo, kind: int, value: bytes) -> dict[str, Any]:
+    now = SystemClock().now_us()
     return {
-        "id": row.id,
-        "resource": row.resource.decode("utf-8", "replace"),
-        "domain": row.domain,
-        "state": _STATES.get(Where(row.where), "pending"),
-        "priority": row.priority,
-        "due": row.due,
-        "age": (now - row.due) / 1e6,
-        "attempts": row.attempts,
-        "lease_until": row.lease if row.where == Where.LEASED else None,
-        "died": row.lease if row.where == Where.DEAD else None,
-        "type": TYPE_NAMES.get(row.type, f"type {row.type}"),
-        "value": None if row.type == Type.VOID and not value else value,
-        "text": value.decode("utf-8", "replace") if row.type == Type.STRING else None,
+        "id": job.id,
+        "resource": job.resource.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "domain": job.domain,
+        "state": job.state,
+        "priority": job.priority,
+        "due": job.due_us,
+        "age": (now - job.due_us) / 1e6,
+        "attempts": job.attempts,
+        "lease_until": job.until_us if job.state == "leased" else None,
+        "died": job.until_us if job.state == "dead" else None,
+        "type": TYPE_NAMES.get(kind, f"type {kind}"),
+        "value": None if kind == Type.VOID and not value else value,
+        "text": value.decode("utf-8", "replace") if kind == Type.STRING else None,
     }

@@ -29,10 +29,12 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from headrace.kernel.errors import Refused, Trimmed, Truncated
 from headrace.log.keys import KeyColumn
+from headrace.log.mark import Settled
 from headrace.log.plan import Span
 from headrace.log.segment_reader import Batch
 from headrace.spark.engine import first_tick
-from headrace.spark.origin import FileOrigin, Origin, Position
+from headrace.spark.origin import Origin, Position
+from headrace.spark.place import Place
 from headrace.spark.projection import INDEX
 from headrace.spark.reader import open_position
 from headrace.spark.types import arrow_schema
@@ -53,7 +55,6 @@ _PACK_ROWS = 1 << 14
 class MergePlan(msgspec.Struct, frozen=True):
     """All that the source must know; travels as JSON in an option."""
 
-    path: str
     streams: list[str]
     partition_by: list[str | None]
     buckets: int
@@ -85,9 +86,9 @@ class MergePartition(InputPartition):
 
 
 class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, plan: MergePlan) -> None:
+    def __init__(self, place: Place, plan: MergePlan) -> None:
         self._plan = plan
-        self._origins: list[Origin] = [FileOrigin(plan.path, name) for name in plan.streams]
+        self._origins: list[Origin] = [place.stream(name) for name in plan.streams]
         abouts = [origin.about() for origin in self._origins]
         self._logs = [about.id for about in abouts]
         assert abouts[0].order_by is not None
@@ -107,30 +108,32 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        self._check(start)
+        settled = self._look()
+        self._check(start, settled)
         begun: int = start["cut"]
-        cut = self._reach()
+        cut = self._reach(settled)
         if cut <= begun:
             return start
         at = self._places(cut)
         entries = sum(at) - sum(start["at"])
         if entries > self._plan.entries:
-            cut, at = self._nearer_cut(start, at)
+            cut, at = self._nearer_cut(start, at, cut)
         elif entries == 0 and not self._must_tell(begun, cut):
             return start
         self._moved_s = time.monotonic()
         return self._offset(cut, at)
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        ends = [origin.settled().next_index for origin in self._origins]
-        return self._offset(self._reach(), ends)
+        settled = self._look()
+        return self._offset(self._reach(settled), [each.next_index for each in settled])
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._stop_at = self._head()
+        self._stop_at = min(each.head_key for each in self._look())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        self._check(start)
-        self._check(end)
+        settled = self._look()
+        self._check(start, settled)
+        self._check(end, settled)
         spans: list[tuple[int, Span]] = []
         for stream, origin in enumerate(self._origins):
             begun, stop = start["at"][stream], end["at"][stream]
@@ -179,11 +182,12 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- cuts
 
-    def _head(self) -> int:
-        return min(origin.settled().head_key for origin in self._origins)
+    def _look(self) -> list[Settled]:
+        """How far each stream reaches: asked many times a second, so looked up once for each answer."""
+        return [origin.settled() for origin in self._origins]
 
-    def _reach(self) -> int:
-        head = self._head()
+    def _reach(self, settled: list[Settled]) -> int:
+        head = min(each.head_key for each in settled)
         return head if self._stop_at is None else min(head, self._stop_at)
 
     def _places(self, cut: int) -> list[int]:
@@ -198,7 +202,7 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         return bool(first_tick(self._key.number(begun), every) * every < self._key.number(cut))
 
-    def _nearer_cut(self, start: dict[str, Any], at: list[int]) -> tuple[int, list[int]]:
+    def _nearer_cut(self, start: dict[str, Any], at: list[int], reach: int) -> tuple[int, list[int]]:
         """A cut before which there are about as many entries as a batch may have, and its places.
 
         At first each stream has an equal share of them; if that makes a small batch, because one is much
@@ -206,23 +210,25 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         most, begun = self._plan.entries, sum(start["at"])
         share = most // len(at)
-        cut, places = self._cut_by_share(start, at, share)
+        cut, places = self._cut_by_share(start, at, share, reach)
         while sum(places) - begun <= most // 2 and share < most:
             share = min(most, 2 * share + 1)
-            farther = self._cut_by_share(start, at, share)
+            farther = self._cut_by_share(start, at, share, reach)
             if sum(farther[1]) - begun > most:
                 break
             cut, places = farther
         return cut, places
 
-    def _cut_by_share(self, start: dict[str, Any], at: list[int], share: int) -> tuple[int, list[int]]:
+    def _cut_by_share(
+        self, start: dict[str, Any], at: list[int], share: int, reach: int
+    ) -> tuple[int, list[int]]:
         """A cut before which no stream has more than its share; or one key, however often it is there."""
         keys = [
             origin.key_at(begun + share)
             for origin, begun, stop in zip(self._origins, start["at"], at, strict=True)
             if stop - begun > share
         ]
-        nearest = min(keys, default=self._reach())
+        nearest = min(keys, default=reach)
         places = self._places(nearest)
         if nearest > start["cut"] and places != start["at"]:
             return nearest, places
@@ -231,7 +237,7 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(self, cut: int, at: list[int]) -> dict[str, Any]:
         return {"cut": cut, "at": at, "logs": self._logs, "buckets": self._plan.buckets}
 
-    def _check(self, offset: dict[str, Any]) -> None:
+    def _check(self, offset: dict[str, Any], settled: list[Settled]) -> None:
         """Refuse to go on where the streams are not what this job has been reading."""
         if offset["logs"] != self._logs:
             raise Truncated(
@@ -243,8 +249,7 @@ class MergeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"this job was started with {offset['buckets']} buckets, and its state is kept by them: it "
                 f"cannot go on with {self._plan.buckets}"
             )
-
-        seen = (offset["cut"], *(origin.settled() for origin in self._origins))
+        seen = (offset["cut"], *settled)
         if seen != self._seen:
             for origin, at in zip(self._origins, offset["at"], strict=True):
                 _check_place(origin, offset["cut"], at)

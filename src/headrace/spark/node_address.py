@@ -10,19 +10,21 @@ import atexit
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.client.aio import AsyncStore
 from headrace.client.aio_stream import AsyncStream
+from headrace.client.history_parts import HistoryParts
 from headrace.client.loop_thread import LoopThread
 from headrace.client.node_line import NodeLine, Patience
 from headrace.client.parts import StreamParts
+from headrace.client.remote import RemoteStore, connect
 from headrace.client.remote_stream import RemoteStream
+from headrace.client.staged_parts import Noun, StagedParts
 from headrace.kernel.errors import NotFound
 from headrace.log.meta import Meta
-from headrace.spark.options import Options
 from headrace.stream.agreement import stored_declaration
 
 T = TypeVar("T")
@@ -40,6 +42,12 @@ class NodeAddress:
     away_s: float = 60.0
     """How long a node that is away is waited for."""
 
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[RemoteStore]:
+        """The store of the node; CannotConnect at once if nobody is there."""
+        with connect(self.url, self.token, ca=self.ca, patience=self._patience) as store:
+            yield store
+
     def run(self, work: Callable[[AsyncStore], Coroutine[Any, Any, T]]) -> T:
         """Ask the node for something, and wait for it."""
         return LoopThread.shared().run(work(self._store()))
@@ -50,6 +58,12 @@ class NodeAddress:
 
     def parts(self, name: str) -> StreamParts:
         return StreamParts(self._store().line, name)
+
+    def staged(self, noun: Noun, name: str) -> StagedParts:
+        return StagedParts(self._store().line, noun, name)
+
+    def history(self, journal: str) -> HistoryParts:
+        return HistoryParts(self._store().line, journal)
 
     def stream(self, name: str) -> RemoteStream:
         """The stream as it is now."""
@@ -67,12 +81,16 @@ class NodeAddress:
                 f"there is no stream {name!r} at {self.url}: check the option 'stream' (there are: {there})"
             ) from None
 
+    @property
+    def _patience(self) -> Patience:
+        return Patience(connect_s=min(10.0, self.away_s), answer_s=_LANDING_S, away_s=self.away_s)
+
     def _store(self) -> AsyncStore:
         with _lock:
             at = os.getpid(), self
             if at not in _lines:
-                patience = Patience(connect_s=min(10.0, self.away_s), answer_s=_LANDING_S, away_s=self.away_s)
-                _lines[at] = AsyncStore(NodeLine(self.url, self.token, ca=self.ca, patience=patience))
+                line = NodeLine(self.url, self.token, ca=self.ca, patience=self._patience)
+                _lines[at] = AsyncStore(line)
             return _lines[at]
 
 
@@ -83,8 +101,3 @@ def _close_lines() -> None:
         if process == os.getpid():
             with contextlib.suppress(Exception):
                 LoopThread.shared().run(store.close())
-
-
-def node_address(options: Options) -> NodeAddress:
-    assert options.url is not None
-    return NodeAddress(options.url, options.token, options.ca, options.away_s)

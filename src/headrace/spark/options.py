@@ -22,10 +22,11 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headrace.kernel.errors import BadSettings
 from headrace.kernel.names import checked_name
+from headrace.spark.place import Place
 
 KNOWN = (
     *("path", "url", "token", "ca", "awaySeconds"),
@@ -42,12 +43,8 @@ _LOWER = {name.lower() for name in KNOWN}
 class Options:
     """All of them, read and checked."""
 
-    path: str
-    """Empty, if there is a url."""
-    url: str | None = None
-    token: str | None = field(default=None, repr=False)
-    ca: str | None = None
-    away_s: int = 60
+    place: Place
+    """Where the store is."""
     stream: str | None = None
     journal: str | None = None
     view: str | None = None
@@ -83,11 +80,6 @@ class Options:
 def parse_options(given: Mapping[str, str]) -> Options:
     """The options, or BadSettings with the first one that is wrong."""
     text = _Text(given)
-    path, url = text("path"), text("url")
-    if path is None and url is None:
-        raise BadSettings(
-            "say where the store is: .option('path', 'data'), or .option('url', 'http://localhost:7400')"
-        )
     columns = text("columns")
     for one, other in (("path", "url"), ("startIndex", "startKey"), ("endIndex", "endKey")):
         if text(one) and text(other):
@@ -96,11 +88,7 @@ def parse_options(given: Mapping[str, str]) -> Options:
         raise BadSettings("give stream or journal, not both")
     start = text("startIndex")
     return Options(
-        path=path or "",
-        url=url,
-        token=text("token") or os.environ.get(TOKEN_VARIABLE),
-        ca=text("ca"),
-        away_s=60 if (away := text.number("awaySeconds", 0)) is None else away,
+        place=_place(text),
         stream=text("stream"),
         journal=text("journal"),
         view=text("view") or ("journal" if text("journal") else None),
@@ -120,6 +108,24 @@ def parse_options(given: Mapping[str, str]) -> Options:
         writer=checked_name(text("writer") or "default", "name of a writer"),
         write_id=text("writeId"),
     )
+
+
+def place_option(given: Mapping[str, str]) -> Place:
+    """Of all options only where the store is."""
+    return _place(_Text(given))
+
+
+def _place(text: _Text) -> Place:
+    path, url = text("path"), text("url")
+    if path is None and url is None:
+        raise BadSettings(
+            "say where the store is: .option('path', 'data'), or .option('url', 'http://localhost:7400')"
+        )
+    if url is None:
+        return Place(path or "")
+    away = text.number("awaySeconds", 0)
+    token = text("token") or os.environ.get(TOKEN_VARIABLE)
+    return Place("", url, token, text("ca"), 60 if away is None else away)
 
 
 class _Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import inspect
 from dataclasses import dataclass, replace
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import pyarrow as pa
 
@@ -18,6 +18,10 @@ from headrace.stream.evolve import check_evolution
 from headrace.stream.plain import arrow_field_type
 from headrace.stream.record import is_record
 from headrace.stream.stream import Stream
+
+if TYPE_CHECKING:
+    from headrace.client.remote_stream import RemoteStream
+    from headrace.spark.place import AnyStore
 
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -80,10 +84,10 @@ class JobSpec:
         return Engine(self.producer(), names, self.key, self.every, self.emit_from)
 
 
-def open_input(store: Store, name: str, kind: Any, partition_by: str | None) -> Typed:
+def open_input(store: AnyStore, name: str, kind: Any, partition_by: str | None) -> Typed:
     if name not in store.streams():
         raise NotFound(
-            f"there is no stream {name!r} in {store.path}: create it first, with store.stream({name!r}, …)"
+            f"there is no stream {name!r} in {_where(store)}: create it first, with store.stream({name!r}, …)"
         )
     stream = _opened(store, name, kind)
     if stream.order_by is None:
@@ -93,13 +97,13 @@ def open_input(store: Store, name: str, kind: Any, partition_by: str | None) -> 
     return Typed(name, kind, stream.order_by, stream.schema, partition_by)
 
 
-def open_output(store: Store, name: str, kind: Any, inputs: tuple[Typed, ...]) -> Typed:
+def open_output(store: AnyStore, name: str, kind: Any, inputs: tuple[Typed, ...]) -> Typed:
     """The output as it is, or as it will be made when the job starts."""
     if name in store.streams():
         stream = _opened(store, name, kind)
         output = Typed(name, kind, stream.order_by, stream.schema)
     elif kind is None:
-        raise NotFound(f"there is no stream {name!r} in {store.path}: give its output_type to create it")
+        raise NotFound(f"there is no stream {name!r} in {_where(store)}: give its output_type to create it")
     else:
         order_by = inputs[0].order_by
         output = Typed(name, kind, order_by, declare(kind, order_by).schema)
@@ -110,29 +114,31 @@ def open_output(store: Store, name: str, kind: Any, inputs: tuple[Typed, ...]) -
     return output
 
 
-def make_output(store: Store, output: Typed) -> None:
+def make_output(store: AnyStore, output: Typed) -> None:
     """Create the output stream, or let it grow if its type has."""
     if output.name not in store.streams():
         store.stream(output.name, output.kind, output.order_by)
     stream = _opened(store, output.name, output.kind)
-    if not stream.schema.equals(stream.log.schema):
+    if not stream.schema.equals(store.meta(output.name).schema):
         stream.publisher().close()
 
 
-def _opened(store: Store, name: str, kind: Any) -> Stream:
+def _opened(store: AnyStore, name: str, kind: Any) -> Stream | RemoteStream:
     """The stream, checked against the type if there is one."""
     stream = store.stream(name)
     if kind is None:
         return stream
-    if stream.order_by == KEY:
-        check_evolution(stream.log.meta, Typed(name, kind, KEY, stream.schema).declaration(), name)
+    meta = store.meta(name)
+    if meta.order_by == KEY:
+        check_evolution(meta, Typed(name, kind, KEY, stream.schema).declaration(), name)
         return stream
-    return store.stream(name, kind, stream.order_by, **_unique(stream))
+    stored = meta.extra.get("stream", {})
+    unique = {"unique_by": stored.get("unique_by"), "unique_window": stored.get("unique_window")}
+    return store.stream(name, kind, meta.order_by, **unique)
 
 
-def _unique(stream: Stream) -> dict[str, Any]:
-    stored = stream.log.meta.extra.get("stream", {})
-    return {"unique_by": stored.get("unique_by"), "unique_window": stored.get("unique_window")}
+def _where(store: AnyStore) -> str:
+    return str(store.path) if isinstance(store, Store) else store.url
 
 
 def common_key(inputs: tuple[Typed, ...]) -> KeyColumn:

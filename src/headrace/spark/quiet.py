@@ -33,7 +33,7 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 @contextmanager
 def quiet_session(
-    store: Path | None,
+    store: Path | str | None,
     *,
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,

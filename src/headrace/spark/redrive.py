@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -22,10 +22,10 @@ from headrace.journal.job import Data
 from headrace.journal.value import Type, decode
 from headrace.kernel.errors import BadSettings, SchemaMismatch
 from headrace.spark.explain import plain_words
-from headrace.spark.job import Progress, StorePath, store_path, watched
+from headrace.spark.job import NodeOptions, Progress, StorePlace, place_of, watched
+from headrace.spark.journal_history import TYPE_NAMES
 from headrace.spark.journal_sink import opened_journal
-from headrace.spark.journal_view import TYPE_NAMES, journal_directory
-from headrace.spark.origin import existing_store
+from headrace.spark.journal_view import check_journal
 
 REPAIRABLE = ("resource", "value", "priority")
 _TYPES = {name: Type(number) for number, name in TYPE_NAMES.items()}
@@ -54,25 +54,25 @@ class Redriven:
 
 def redrive(
     spark: SparkSession,
-    store: StorePath,
+    store: StorePlace,
     journal: str,
     *,
     where: str = "true",
     repair: Mapping[str, str] | None = None,
     dry_run: bool = False,
     progress: Progress | None = None,
+    **node: Unpack[NodeOptions],
 ) -> Redriven:
     """Put the dead jobs back that `where` chooses; `repair` gives columns as SQL over the view."""
     check_repair(repair or {})
-    path = store_path(spark, store)
-    with existing_store(path) as opened:
-        journal_directory(opened, journal)
+    place = place_of(spark, store, node)
+    check_journal(place, journal)
     with plain_words(), watched(spark, progress):
-        frame = spark.read.format("headrace").options(path=path, journal=journal, view="journal").load()
+        frame = spark.read.format("headrace").options(**place.options, journal=journal, view="journal").load()
         chosen = _collected(frame.where("state = 'dead'").where(where), repair or {})
     if dry_run or not chosen:
         return Redriven(journal, chosen, 0, dry_run)
-    with existing_store(path) as opened, opened_journal(opened, journal) as jobs:
+    with place.opened() as opened, opened_journal(opened, journal) as jobs:
         count = jobs.redrive_as([(job.id, job.resource, job.value, job.priority) for job in chosen])
     return Redriven(journal, chosen, count, dry_run)
 

@@ -4,8 +4,8 @@
 
 The file runs as `python totals.py 2026-11-16` would. What it gets by `headrace.spark.session()` or
 `SparkSession.builder.getOrCreate()` is the session that was made; two names are there from the beginning as
-well: `spark`, the session, and `store`, the path of the store. Streaming queries that it has started and not
-waited for are waited for.
+well: `spark`, the session, and `store`, the path of the store or the url of its node. Streaming queries that
+it has started and not waited for are waited for.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.kernel.errors import Broken, HeadraceError, NotFound
-from headrace.spark.conf import STORE_CONF
+from headrace.spark.conf import STORE_CONF, is_url
 from headrace.spark.explain import explain, plain_words
-from headrace.spark.job import StorePath
 from headrace.store import Store
 
 
@@ -48,14 +47,20 @@ class Ran:
 
 
 def run(
-    spark: SparkSession, file: str | os.PathLike[str], args: Sequence[str] = (), *, store: StorePath = None
+    spark: SparkSession,
+    file: str | os.PathLike[str],
+    args: Sequence[str] = (),
+    *,
+    store: Store | str | os.PathLike[str] | None = None,
 ) -> Ran:
     """Run a pipeline file with this session, and wait for the queries that it starts."""
     path = Path(file)
     if not path.is_file():
         raise NotFound(f"there is no file {path}: give the path of a Python script")
     where = store.path if isinstance(store, Store) else store or spark.conf.get(STORE_CONF, None)
-    names: dict[str, object] = {"spark": spark, "store": None if where is None else os.path.abspath(where)}
+    if where is not None and not is_url(where):
+        where = os.path.abspath(where)
+    names: dict[str, object] = {"spark": spark, "store": where}
     before = {query.id for query in spark.streams.active}
     begun = time.monotonic()
     with _as_a_script(path, args):

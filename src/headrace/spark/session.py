@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headrace.kernel.errors import Refused
-from headrace.spark.conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE, STORE_CONF
+from headrace.spark.conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE, STORE_CONF, is_url
 
 JAVA_LEAST = 17
 
@@ -36,7 +36,8 @@ def session(
     settings: Mapping[str, str] | None = None,
     log: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A Spark session: the one that runs already, or a new one. `store` is where jobs look for streams.
+    """A Spark session: the one that runs already, or a new one. `store` is where jobs look for streams:
+    a directory, or the url of a node.
 
     What Spark itself has to say goes to stderr, or to the file `log`.
     """
@@ -52,7 +53,7 @@ def session(
         SHUFFLE_PARTITIONS: str(cores),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
         STATE_STORE: ROCKSDB,
-        **({STORE_CONF: os.path.abspath(store)} if store is not None else {}),
+        **({} if store is None else {STORE_CONF: str(store) if is_url(store) else os.path.abspath(store)}),
         **(settings or {}),
     }
     builder = SparkSession.Builder().master(master).appName(name)

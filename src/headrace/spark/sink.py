@@ -49,8 +49,8 @@ class Target(Protocol):
     def stage(self, place: str, batches: Iterator[pa.RecordBatch]) -> tuple[Run, ...]:
         """What a task was given, kept at the place of its write."""
 
-    def land(self, query: str, batch: int, runs: list[Run]) -> object:
-        """All of a batch of a query, once however often this is asked for."""
+    def land(self, query: str, batch: int, runs: list[Run], *, head: int | None = None) -> object:
+        """All of a batch of a query, once however often this is asked for; then HEAD moves, if it is to."""
 
     def land_whole(self, place: str, runs: list[Run]) -> object:
         """All of a write, once if it has an id."""
@@ -79,8 +79,8 @@ class SinkTarget:
         folder = self.area.folder(place)
         return tuple(write_runs(folder, tables, self.declaration.schema, key_of(self.declaration)))
 
-    def land(self, query: str, batch: int, runs: list[Run]) -> None:
-        self.landing.land(query, batch, read_runs(runs, key_of(self.declaration)))
+    def land(self, query: str, batch: int, runs: list[Run], *, head: int | None = None) -> None:
+        self.landing.land(query, batch, read_runs(runs, key_of(self.declaration)), head=head)
         self.area.landed(query, batch)
 
     def land_whole(self, place: str, runs: list[Run]) -> None:
@@ -117,12 +117,13 @@ class Staged(WriterCommitMessage):
 
 def sink_target(options: Options, schema: StructType) -> SinkTarget:
     """The stream that the options name, made if it is not there, and checked against Spark's columns."""
-    with made_store(options.path) as store:
+    path = options.place.path
+    with made_store(path) as store:
         if options.stream_name not in store.streams():
             made = new_stream_schema(options, schema)
             store.stream(options.stream_name, made, options.order_by)
         meta = store.meta(options.stream_name)
-    landing = Landing(options.path, options.stream_name, options.writer, options.take_over)
+    landing = Landing(path, options.stream_name, options.writer, options.take_over)
     return SinkTarget(landing, fitting_declaration(options, schema, meta), options.write_id)
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
@@ -37,9 +37,9 @@ from headrace.spark.conf import ROCKSDB, SHUFFLE_PARTITIONS, STATE_STORE, settin
 from headrace.spark.datasource import MERGE_OPTION, PACKED_OPTION
 from headrace.spark.engine import Arrived, Interval, Output, in_order, to_records
 from headrace.spark.explain import plain_words
-from headrace.spark.job import StorePath, store_path
+from headrace.spark.job import NodeOptions, StorePlace, place_of
 from headrace.spark.merge import MergePlan, bucket_of
-from headrace.spark.packed_sink import PackedTarget
+from headrace.spark.place import Place
 from headrace.spark.portable import send_by_value
 from headrace.spark.processor import PRODUCED_SCHEMA, Arriving, Processor
 from headrace.spark.produce_spec import (
@@ -54,10 +54,11 @@ from headrace.spark.produce_spec import (
     open_output,
 )
 from headrace.spark.states import States, check_state_kind
-from headrace.store import open_store
 from headrace.stream.declaration import KEY
 from headrace.stream.entry import EntryMaker
 from headrace.stream.gather import Gathered
+
+_NODE_OPTIONS: tuple[Literal["url", "token", "ca"], ...] = ("url", "token", "ca")
 
 
 def tail_produce(
@@ -67,7 +68,7 @@ def tail_produce(
     output: str,
     output_type: Any = None,
     partition_by: str | Mapping[str, str] | None = None,
-    store: StorePath = None,
+    store: StorePlace = None,
     **options: Any,
 ) -> TailProduce:
     """A job that reads `inputs` in the order of their keys and publishes to `output`.
@@ -75,23 +76,27 @@ def tail_produce(
     `inputs` are names, or names with types; entries of inputs without a type are dicts. `partition_by`
     names the field whose values have states of their own; entries without it share one more. The output
     stream is made if it is not there, of `output_type`, ordered by the inputs' order key. `store` may be
-    left out if the session says where it is (`session`).
+    left out if the session says where it is (`session`); or `url`, with `token` and `ca`, names a node.
 
     The other options are those of `JobOptions`.
     """
+    node: NodeOptions = {}
+    for name in _NODE_OPTIONS:
+        node[name] = options.pop(name, None)
     try:
         chosen = JobOptions(**options)
     except TypeError as error:
-        raise BadSettings(f"{error}: the options are {', '.join(JobOptions.__slots__)}") from None
-    path = store_path(spark, store)
+        known = ", ".join((*_NODE_OPTIONS, *JobOptions.__slots__))
+        raise BadSettings(f"{error}: the options are {known}") from None
+    place = place_of(spark, store, node)
     types = _named(inputs, output)
     fields = partition_by if isinstance(partition_by, Mapping) else dict.fromkeys(types, partition_by)
     if unknown := set(fields) - set(types):
         raise BadSettings(f"partition_by names {unknown.pop()!r}, which is not an input")
-    with open_store(path) as opened:
+    with place.opened() as opened:
         typed = tuple(open_input(opened, name, kind, fields.get(name)) for name, kind in types.items())
         made = open_output(opened, output, output_type, typed)
-        job = TailProduce(spark, path, typed, made, chosen)
+        job = TailProduce(spark, place, typed, made, chosen)
         make_output(opened, made)
     return job
 
@@ -124,7 +129,7 @@ class TailProduce:
     def __init__(
         self,
         spark: SparkSession | None,
-        path: str,
+        place: Place,
         inputs: tuple[Typed, ...],
         output: Typed,
         options: JobOptions,
@@ -133,7 +138,7 @@ class TailProduce:
         if options.buckets < 1 or options.batch_entries < 1:
             raise BadSettings("buckets and batch_entries are numbers from 1 on")
         self._spark = spark
-        self._path = path
+        self._place = place
         self._inputs = inputs
         self._output = output
         self._options = options
@@ -174,7 +179,6 @@ class TailProduce:
             for cls in make_portable(each) | {spec.producer}:
                 send_by_value(cls)
         plan = MergePlan(
-            path=self._path,
             streams=[each.name for each in self._inputs],
             partition_by=[each.partition_by for each in self._inputs],
             buckets=self._buckets,
@@ -184,15 +188,9 @@ class TailProduce:
             heartbeat_s=self._options.heartbeat_s,
             position=f"tail-{self._output.name}-{self._options.writer}",
         )
-        target = PackedTarget(
-            path=self._path,
-            stream=self._output.name,
-            writer=self._options.writer,
-            take_over=self._options.take_over,
-            ordered=self._output.order_by is not None,
-        )
         merged = (
             spark.readStream.format("headrace")
+            .options(**self._place.options)
             .option(MERGE_OPTION, msgspec.json.encode(plan).decode())
             .load()
         )
@@ -200,8 +198,10 @@ class TailProduce:
             Processor(spec), PRODUCED_SCHEMA, "Append", "None"
         )
         writing = (
-            produced.writeStream.format("headrace")
-            .option(PACKED_OPTION, msgspec.json.encode(target).decode())
+            produced.repartition(1)  # one task has the outputs of all buckets, and puts them in their order
+            .writeStream.format("headrace")
+            .options(**self._place.options, stream=self._output.name, writer=self._options.writer)
+            .options(**{PACKED_OPTION: "true", "takeOver": str(self._options.take_over).lower()})
             .option("checkpointLocation", _absolute(os.fspath(checkpoint)))
             .outputMode("append")
         )

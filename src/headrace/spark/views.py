@@ -12,25 +12,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
-import xxhash
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from headrace.kernel.errors import BadSettings, NotFound
-from headrace.log.disk import Disk
-from headrace.log.frame import HEADER_BYTES, decode_header
-from headrace.log.keys import KeyColumn
-from headrace.log.meta import Meta
-from headrace.log.segment_name import FinalName, Listing, parse_name
-from headrace.log.table import read_footer
-from headrace.log.view import View
+from headrace.kernel.errors import BadSettings
+from headrace.log.inventory import SegmentFacts
 from headrace.spark.journal_view import JOBS
 from headrace.spark.options import Options
-from headrace.spark.origin import existing_store
 from headrace.spark.types import arrow_schema, spark_schema
 
 _SEGMENTS = pa.schema(
@@ -50,7 +42,6 @@ _SEGMENTS = pa.schema(
 )
 _VIEWS = {"segments": _SEGMENTS, "journal": JOBS}
 _FILES_TOGETHER = 64
-_CHUNK = 8 << 20
 
 
 def view_schema(options: Options) -> StructType:
@@ -78,69 +69,28 @@ class SegmentsReader(DataSourceReader):
         self._target = arrow_schema(schema)
 
     def partitions(self) -> Sequence[InputPartition]:
+        inventory, wanted = self._options.place.inventory, self._options.stream
         parts: list[InputPartition] = []
-        with existing_store(self._options.path) as store:
-            streams = store.streams() if self._options.stream is None else [self._options.stream]
-            for name in streams:
-                listing = Listing.of(Disk().names(store.stream(name).log.path))
-                files = [str(each) for each in listing.segments]
-                for at in range(0, len(files), _FILES_TOGETHER):
-                    parts.append(_Files(name, tuple(files[at : at + _FILES_TOGETHER])))
+        for name in inventory.streams() if wanted is None else [wanted]:
+            files = [str(each) for each in inventory.outset(name).listing.segments]
+            for at in range(0, len(files), _FILES_TOGETHER):
+                parts.append(_Files(name, tuple(files[at : at + _FILES_TOGETHER])))
         return parts
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, _Files):
             return
-        with existing_store(self._options.path) as store:
-            log = store.stream(partition.stream).log
-            rows = []
-            for file in partition.names:
-                try:
-                    rows.append(self._row(partition.stream, log.path / file, log.meta))
-                except NotFound:
-                    continue  # finalized or trimmed since the plan was made
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=self._target)
-
-    def _row(self, stream: str, path: Any, meta: Meta) -> dict[str, Any]:
-        name = parse_name(path.name)
-        final = isinstance(name, FinalName)
-        row: dict[str, Any] = {
-            "stream": stream,
-            "file": path.name,
-            "state": "final" if final else "active",
-            "first_index": getattr(name, "first_index", 0),
-        }
-        with Disk().opened(path) as file:
-            row["bytes"] = file.size()
-            if isinstance(name, FinalName):
-                row["last_index"] = name.last_index
-                row["first_key"] = _key_text(meta, name.first_key)
-                row["last_key"] = _key_text(meta, name.last_key)
-                view = View(
-                    file, salt=meta.salt, finalized=True, copying=meta.settings.containers is not None
-                )
-                footer = read_footer(view)
-                row["batches"] = None if footer is None else len(footer)
-                trailer = decode_header(
-                    file.read(HEADER_BYTES, max(0, file.size() - HEADER_BYTES)), meta.salt
-                )
-                if trailer is not None:
-                    row["finalized_at"] = dt.datetime.fromtimestamp(trailer.time_us / 1e6, dt.UTC)
-            if final and "checksum" in self._target.names:
-                row["checksum"] = _checksum(file, row["bytes"])
-        return {name: row.get(name) for name in self._target.names}
+        names = self._target.names
+        facts = self._options.place.inventory.facts(
+            partition.stream, partition.names, checksums="checksum" in names
+        )
+        if facts:
+            rows = [_row(partition.stream, each) for each in facts]
+            wanted = [{name: row[name] for name in names} for row in rows]
+            yield pa.RecordBatch.from_pylist(wanted, schema=self._target)
 
 
-def _key_text(meta: Meta, key: int) -> str:
-    if meta.order_by is None:
-        return str(key)
-    value = KeyColumn(meta.schema, meta.order_by).decode(key)
-    return value.isoformat() if isinstance(value, dt.datetime) else str(value)
-
-
-def _checksum(file: Any, size: int) -> str:
-    digest = xxhash.xxh3_64()
-    for at in range(0, size, _CHUNK):
-        digest.update(file.read(min(_CHUNK, size - at), at))
-    return str(digest.hexdigest())
+def _row(stream: str, facts: SegmentFacts) -> dict[str, Any]:
+    finalized = facts.finalized_us
+    at = None if finalized is None else dt.datetime.fromtimestamp(finalized / 1e6, dt.UTC)
+    return {"stream": stream, **asdict(facts), "finalized_at": at}

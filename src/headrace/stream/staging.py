@@ -26,7 +26,7 @@ import xxhash
 
 from headrace.kernel.clock import SystemClock
 from headrace.kernel.errors import Damaged, NotFound
-from headrace.log.disk import error_for
+from headrace.log.disk import Disk, error_for
 from headrace.log.keys import KeyColumn
 
 STAGING_DIRECTORY = "staging"
@@ -217,6 +217,11 @@ class StagingArea:
     def of(cls, store: str | Path, stream: str) -> StagingArea:
         return cls(Path(store) / STAGING_DIRECTORY / stream)
 
+    @classmethod
+    def of_jobs(cls, store: str | Path, journal: str) -> StagingArea:
+        """The same for a journal. Names do not begin with a dot: no stream's staging is there."""
+        return cls.of(store, f".journal-{journal}")
+
     def folder(self, place: str) -> Path:
         return self.path / place
 
@@ -232,6 +237,15 @@ class StagingArea:
     def clear(self, place: str) -> None:
         """Remove what was staged at a place."""
         shutil.rmtree(self.folder(place), ignore_errors=True)
+
+    def clear_for_good(self, place: str) -> None:
+        """The same so that no crash leaves a part of it, and no power cut brings it back."""
+        if self.folder(place).is_dir():
+            gone = f".gone-{uuid.uuid4().hex}"
+            disk = Disk()
+            disk.rename(self.folder(place), self.folder(gone))
+            disk.sync_dir(self.path)
+            self.clear(gone)
 
     def remove_abandoned(self) -> None:
         """Remove what queries left that have not staged anything for a week."""
