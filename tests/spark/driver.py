@@ -1,6 +1,6 @@
-"""A driver to be killed: reads the stream `in` and writes `out` until it is.
+"""A driver to be killed: reads the stream `in`, writes the stream `out` and the journal `jobs` until it is.
 
-python -m tests.spark.driver <store> <checkpoint> <rows of a batch>
+python -m tests.spark.driver <store, or url of a node> <checkpoint> <rows of a batch>
 """
 
 from __future__ import annotations
@@ -22,19 +22,28 @@ def doubled(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("n * 2 AS n", "text").repartition(3)
 
 
+def as_jobs(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("concat('n:', n) AS resource", "text AS value").repartition(2)
+
+
 def run(store: str, checkpoint: str, rows: str) -> None:
     from headrace.spark import session
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: never outlive the test
     spark = session(master="local[2]", settings={"spark.driver.host": "localhost"})
-    frame = (
-        spark.readStream.format("headrace").options(path=store, stream="in", maxRowsPerTrigger=rows).load()
-    )
-    options = {"path": store, "stream": "out", "orderBy": "n", "checkpointLocation": checkpoint}
-    doubled(frame).writeStream.format("headrace").options(**options).start().awaitTermination()
+    where = {"url" if store.startswith("http") else "path": store}
+    reading = spark.readStream.format("headrace").options(**where, stream="in", maxRowsPerTrigger=rows)
+    for frame, to in (
+        (doubled(reading.load()), {"stream": "out", "orderBy": "n"}),
+        (as_jobs(reading.load()), {"journal": "jobs"}),
+    ):
+        name = to.get("journal", "out")
+        writing = frame.writeStream.format("headrace").options(**where, **to)
+        writing.option("checkpointLocation", f"{checkpoint}-{name}").start()
+    spark.streams.awaitAnyTermination()
 
 
-def start(store: Path, checkpoint: Path, rows: int) -> subprocess.Popen[bytes]:
+def start(store: Path | str, checkpoint: Path, rows: int) -> subprocess.Popen[bytes]:
     """The driver as a process that leads a session of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.spark.driver", str(store), str(checkpoint), str(rows)],

@@ -97,7 +97,8 @@ def publish_market(store: hr.Store, values: dict[str, list[Any]], head: int) -> 
     publish(store, "trades", values["trades"], head, type=Trade, order_by="at")
 
 
-def fills(spark: Any, path: Path, **options: Any) -> TailProduce:
+def fills(spark: Any, path: Path | None = None, **options: Any) -> TailProduce:
+    """In a directory, or with the option `url` on a node."""
     options = {"buckets": 3, "head_every": 10, "partition_by": "sym", **options}
     job = tail_produce(
         spark,

@@ -38,6 +38,7 @@ from headrace.log.settings import Finalize, Retention, Settings
 from headrace.spark.archive import Archived, Archiver
 from headrace.spark.archive_parquet import check_columns
 from headrace.spark.origin import About
+from headrace.spark.place import Place
 
 MIDNIGHT = dt.datetime(2026, 11, 16, tzinfo=dt.UTC)
 NO_SPARK: Any = None
@@ -69,7 +70,7 @@ def publish(store: hr.Store, first: int, stop: int, hours: int = 5) -> None:
 
 
 def catch_up(store: hr.Store, to: Path, stream: str = "orders", **options: Any) -> Archived:
-    with Archiver(store.path, stream, to=to, **options) as archiver:
+    with Archiver(Place(str(store.path)), stream, to=to, **options) as archiver:
         return archiver.catch_up(NO_SPARK)
 
 
@@ -159,7 +160,7 @@ def test_fields_that_were_added_later_are_null_before(store: hr.Store, place: Pa
 
 def test_a_field_that_is_added_while_it_follows_is_archived(store: hr.Store, place: Path) -> None:
     store.stream("a", pa.schema([("x", pa.int64())]))
-    with Archiver(store.path, "a", to=place / "lake") as archiver:
+    with Archiver(Place(str(store.path)), "a", to=place / "lake") as archiver:
         grown = pa.schema([("x", pa.int64()), ("y", pa.int64())])
         with store.stream("a", grown).publisher() as publisher:
             publisher.publish_batch(pa.record_batch({"x": [2], "y": [3]}))
@@ -169,7 +170,7 @@ def test_a_field_that_is_added_while_it_follows_is_archived(store: hr.Store, pla
 
 def test_a_stream_that_is_made_anew_is_another_stream(store: hr.Store, place: Path) -> None:
     publish(store, 0, 3)
-    with Archiver(store.path, "orders", to=place / "lake") as archiver:
+    with Archiver(Place(str(store.path)), "orders", to=place / "lake") as archiver:
         archiver.catch_up(NO_SPARK)
         store.drop("orders")
         publish(store, 0, 5)
@@ -190,7 +191,10 @@ def test_following_tells_each_time_and_ends_with_an_interrupt(store: hr.Store, p
             raise KeyboardInterrupt
         publish(store, 3, 5)
 
-    with Archiver(store.path, "orders", to=place / "lake") as archiver, pytest.raises(KeyboardInterrupt):
+    with (
+        Archiver(Place(str(store.path)), "orders", to=place / "lake") as archiver,
+        pytest.raises(KeyboardInterrupt),
+    ):
         archiver.follow(NO_SPARK, 0.0, hear)
     assert [(done.first_index, done.next_index) for done in told] == [(0, 3), (3, 5)]
 
@@ -198,7 +202,7 @@ def test_following_tells_each_time_and_ends_with_an_interrupt(store: hr.Store, p
 def test_retention_waits_for_the_archive(store: hr.Store, place: Path) -> None:
     settings = Settings(finalize=Finalize(entries=2), retention=Retention(consumed=True))
     stream = store.stream("orders", Order, order_by="at", settings=settings)
-    with Archiver(store.path, "orders", to=place / "lake") as archiver:
+    with Archiver(Place(str(store.path)), "orders", to=place / "lake") as archiver:
         with stream.publisher() as publisher:
             for number in range(8):
                 publisher.publish(Order(MIDNIGHT, number))
@@ -224,10 +228,10 @@ def test_entries_that_were_removed_before_are_told_of(store: hr.Store, place: Pa
 def test_one_archiver_at_a_time(store: hr.Store, place: Path) -> None:
     publish(store, 0, 1)
     with (
-        Archiver(store.path, "orders", to=place / "lake"),
+        Archiver(Place(str(store.path)), "orders", to=place / "lake"),
         pytest.raises(WriterTaken, match="another job is writing to the archive"),
     ):
-        Archiver(store.path, "orders", to=place / "lake")
+        Archiver(Place(str(store.path)), "orders", to=place / "lake")
 
 
 def test_what_cannot_be_an_archive_is_refused_and_left_alone(store: hr.Store, place: Path) -> None:
@@ -340,7 +344,7 @@ def test_a_file_that_a_power_cut_kept_without_those_before_it_is_written_again(
 ) -> None:
     publish(store, 0, 10)
     to = place / "lake"
-    Archiver(store.path, "orders", to=to).close()
+    Archiver(Place(str(store.path)), "orders", to=to).close()
     (to / "day=2026-11-17").mkdir()
     stray = to / "day=2026-11-17" / "00000000000000000005-00000000000000000007.parquet"
     stray.write_bytes(b"not even Parquet")
@@ -359,7 +363,7 @@ def test_readers_do_not_see_what_is_being_written(
         if new.suffix == ".parquet":
             raise Crash
 
-    with monkeypatch.context() as patch, Archiver(store.path, "orders", to=to) as archiver:
+    with monkeypatch.context() as patch, Archiver(Place(str(store.path)), "orders", to=to) as archiver:
         patch.setattr(Disk, "rename", stop)
         with pytest.raises(Crash):
             archiver.catch_up(NO_SPARK)

@@ -18,6 +18,7 @@ from headrace.kernel.errors import Refused, Trimmed, Truncated
 from headrace.log.keys import decode_int, encode_int
 from headrace.log.settings import Finalize
 from headrace.spark.merge import INTERVAL, MergePlan, MergeReader, bucket_of, unpacked
+from headrace.spark.place import Place
 
 NEVER_S = 1e9
 
@@ -29,7 +30,7 @@ class Tick:
     n: int
 
 
-def plan(store: hr.Store, *streams: str, **options: Any) -> MergePlan:
+def plan(store: hr.Store, *streams: str, **options: Any) -> tuple[Place, MergePlan]:
     names = list(streams) or ["a", "b"]
     told = {
         "partition_by": [None] * len(names),
@@ -41,7 +42,7 @@ def plan(store: hr.Store, *streams: str, **options: Any) -> MergePlan:
         "position": "job",
         **options,
     }
-    return MergePlan(path=str(store.path), streams=names, **told)
+    return Place(str(store.path)), MergePlan(streams=names, **told)
 
 
 class Batch:
@@ -68,8 +69,8 @@ class Batch:
 class Query:
     """Asks as Spark does: offsets go through JSON, and a new reader goes on from the last one."""
 
-    def __init__(self, plan: MergePlan, offset: Any = None) -> None:
-        self.reader = MergeReader(plan)
+    def __init__(self, plan: tuple[Place, MergePlan], offset: Any = None) -> None:
+        self.reader = MergeReader(*plan)
         self.offset = _through_json(self.reader.initialOffset()) if offset is None else offset
 
     def ask(self) -> Batch | None:
@@ -82,7 +83,7 @@ class Query:
         self.offset = end
         return batch
 
-    def again(self, plan: MergePlan) -> Query:
+    def again(self, plan: tuple[Place, MergePlan]) -> Query:
         """As after a restart."""
         self.reader.stop()
         return Query(plan, self.offset)
@@ -265,7 +266,7 @@ def test_a_batch_asked_for_again_is_the_same(store: hr.Store) -> None:
     assert batch is not None
     publish(store, "a", [5, 6, 7], head=50)
     publish(store, "b", [4, 6], head=50)
-    again = Batch(MergeReader(plan(store)), start, query.offset)
+    again = Batch(MergeReader(*plan(store)), start, query.offset)
     assert again.entries == batch.entries
     assert again.intervals == batch.intervals
 
@@ -348,7 +349,7 @@ def test_entries_travel_packed_in_parts_of_a_limited_size(store: hr.Store) -> No
             pa.table({"at": list(range(200_000)), "who": ["x", None] * 100_000}, schema=schema)
         )
         publisher.head(1 << 40)
-    reader = MergeReader(plan(store, "a", buckets=3, partition_by=["who"], entries=1 << 20))
+    reader = MergeReader(*plan(store, "a", buckets=3, partition_by=["who"], entries=1 << 20))
     start = reader.initialOffset()
     parts = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
     assert len(parts) > 1

@@ -141,18 +141,23 @@ def test_what_is_gone_or_was_never_there_is_told_in_one_sentence(node: Served, p
         list(batch_read(node, "in", startIndex="5").partitions())
     reader = batch_read(node, "in")
     assert read_parts(reader, reader.partitions()) == list(range(50, 100))
-    for option in ({"view": "segments"}, {"journal": "jobs"}):
-        with pytest.raises(BadSettings, match="give its 'path', not a url"):
-            HeadraceSource({"url": url(node.ask), **option}).schema()
+    no_journal = HeadraceSource({"url": url(node.ask), "journal": "jobs"})
+    with pytest.raises(NotFound, match=r"no journal 'jobs' in http://.*\(there are: none\)"):
+        no_journal.reader(no_journal.schema()).partitions()
+    with pytest.raises(NotFound, match=r"no journal 'jobs' in http://.*\(there are: none\)"):
+        HeadraceSource({"url": url(node.ask), "journal": "jobs", "view": "history"}).schema()
     with pytest.raises(BadSettings, match="give path or url, not both"):
         HeadraceSource({"url": url(node.ask), "path": str(place), "stream": "in"}).schema()
-    with pytest.raises(BadSettings, match="it cannot work through a node"):
-        hr.spark.tail_produce(None, inputs=["in"], output="out", store=url(node.ask))
+    with pytest.raises(NotFound, match=r"no stream 'no' in http://.*create it first"):
+        hr.spark.tail_produce(None, inputs=["no"], output="out", url=url(node.ask))
+    with pytest.raises(BadSettings, match="give a store or a url, not both"):
+        hr.spark.tail_produce(None, inputs=["in"], output="out", store=place, url=url(node.ask))
     node.stop()
     for call in (
         lambda: source(node, "in").schema(),
         lambda: source(node, "in").writer(COLUMNS, overwrite=False),
         lambda: source(node, "in", awaySeconds="0").streamWriter(COLUMNS, overwrite=False),
+        lambda: hr.spark.tail_produce(None, inputs=["in"], output="out", url=url(node.ask)),
     ):
         with pytest.raises(CannotConnect, match=r"^nobody answers at http://127.0.0.1:\d+ .*is it running"):
             call()

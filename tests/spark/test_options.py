@@ -9,12 +9,13 @@ import pytest
 from headrace.kernel.errors import BadSettings
 from headrace.spark import options as module
 from headrace.spark.options import KNOWN, Options, parse_options
+from headrace.spark.place import Place
 
 
 def test_what_is_not_said_has_its_default() -> None:
-    assert parse_options({"path": "data"}) == Options(path="data")
-    assert Options(path="data").fail_on_data_loss
-    assert not Options(path="data").take_over
+    assert parse_options({"path": "data"}) == Options(Place("data"))
+    assert Options(Place("data")).fail_on_data_loss
+    assert not Options(Place("data")).take_over
 
 
 def test_everything_that_can_be_said() -> None:
@@ -37,7 +38,7 @@ def test_everything_that_can_be_said() -> None:
         "writeId": "monday",
     }
     wanted = Options(
-        path="data",
+        Place("data"),
         stream="orders",
         view="segments",
         columns=("a", "b", "_index"),
@@ -104,7 +105,7 @@ def test_a_slip_is_told(slip: str, meant: str) -> None:
 
 
 def test_options_of_spark_itself_are_let_through() -> None:
-    assert parse_options({"path": "d", "checkpointLocation": "c", "queryName": "q"}) == Options(path="d")
+    assert parse_options({"path": "d", "checkpointLocation": "c", "queryName": "q"}) == Options(Place("d"))
 
 
 def test_a_stream_must_be_named_where_one_is_needed() -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from tests.server.http_node import Daemon
 from tests.spark import driver
 from tests.spark.queries import (
     CAMPAIGN,
@@ -36,6 +37,7 @@ from tests.spark.test_sink import batches, files, staged, target
 from tests.stream.samples import PATIENCE_S
 
 import headrace as hr
+from headrace.client.remote import RemoteStore
 from headrace.kernel.errors import DiskFull
 from headrace.spark.landing import Landing
 from headrace.spark.sink import BATCH_ID, QUERY_ID, StreamSink
@@ -126,7 +128,7 @@ def test_a_commit_that_spark_did_not_note_is_not_repeated(
 # --- kill -9
 
 
-def wait_for(process: subprocess.Popen[bytes], store: hr.Store, rows: int) -> None:
+def wait_for(process: subprocess.Popen[bytes], store: hr.Store | RemoteStore, rows: int) -> None:
     """Until the driver has landed so many rows."""
     end = time.monotonic() + 3 * PATIENCE_S
     while landed(store) < rows:
@@ -138,7 +140,7 @@ def wait_for(process: subprocess.Popen[bytes], store: hr.Store, rows: int) -> No
         time.sleep(0.01)
 
 
-def landed(store: hr.Store) -> int:
+def landed(store: hr.Store | RemoteStore) -> int:
     if "out" not in store.streams():
         return 0
     with store.stream("out") as stream:
@@ -148,12 +150,16 @@ def landed(store: hr.Store) -> int:
 def test_drivers_that_are_killed_at_any_moment_and_another_beside_them(
     spark: SparkSession, store: hr.Store, place: Path
 ) -> None:
-    """kill -9 for JVM, driver and workers; the last one meets a second driver before it dies."""
+    """kill -9 for JVM, driver and workers; the last one meets a second driver before it dies.
+
+    Each has two queries: one writes a stream, the other puts jobs, which are done whenever nobody runs.
+    """
     chance = Random()
     kills, rows = (20, 100) if CAMPAIGN else (1, 100)
     publish(store, "in", (0, total := kills * 2500))
-    checkpoint = place / "checkpoint"
-    frame = driver.doubled(read_stream(spark, store, "in", maxRowsPerTrigger="2000"))
+    checkpoint, jobs = place / "checkpoint", place / "checkpoint-jobs"
+    reading = read_stream(spark, store, "in", maxRowsPerTrigger="2000")
+    frame, done = driver.doubled(reading), list[tuple[str, bytes]]()
     for life in range(kills):
         process = driver.start(store.path, checkpoint, rows)
         try:
@@ -161,13 +167,75 @@ def test_drivers_that_are_killed_at_any_moment_and_another_beside_them(
             time.sleep(chance.random() * 0.5)  # anywhere in the midst of a batch
             if life == kills - 1:
                 with suppress(PySparkException):  # one of two may be told that there is another
-                    write_stream(frame, store, "out", checkpoint)
+                    write_stream(frame, store, "out", place / "checkpoint-out")
         finally:
             driver.kill_all(process)
         assert column(store, "out") == [n * 2 for n in range(landed(store))], "a prefix, whole and in order"
-    write_stream(frame, store, "out", checkpoint)
+        done += all_done(store)
+        assert sorted(done) == sorted(as_job(n) for n in range(len(done))), "each of a prefix once"
+    write_stream(frame, store, "out", place / "checkpoint-out")
     assert entries(store, "out") == [{"n": n * 2, "text": f"row {n}"} for n in range(total)]
+    put = driver.as_jobs(reading).writeStream.format("headrace").trigger(availableNow=True)
+    put.options(path=str(store.path), journal="jobs", checkpointLocation=str(jobs)).start().awaitTermination()
+    assert sorted(done + all_done(store)) == sorted(as_job(n) for n in range(total))
     assert files(store.path / "staging") == []
+
+
+def all_done(store: hr.Store | RemoteStore) -> list[tuple[str, bytes]]:
+    """What was put, and is worked on here."""
+    if not store.has_journal("jobs"):
+        return []
+    with store.journal("jobs") as journal:
+        taken = journal.next_batch(1_000_000, delete=True)
+    return list(zip(taken["resource"].to_pylist(), taken["value"].to_pylist(), strict=True))
+
+
+def as_job(n: int) -> tuple[str, bytes]:
+    return f"n:{n}", f"row {n}".encode()
+
+
+@pytest.mark.skipif(not CAMPAIGN, reason="some minutes: make campaign runs it")
+def test_drivers_and_their_node_are_killed_at_any_moment(spark: SparkSession, place: Path) -> None:
+    """The same through a node, which is killed too, sometimes while a driver is at work."""
+    chance, kills, rows, total = Random(), 10, 100, 10_000
+    node = Daemon(place / "data")
+    where, checkpoint, done = f"http://127.0.0.1:{node.port}", place / "checkpoint", list[tuple[str, bytes]]()
+    try:
+        with hr.connect(where) as remote:
+            publish(remote, "in", (0, total))  # type: ignore[arg-type]
+        for _ in range(kills):
+            process = driver.start(where, checkpoint, rows)
+            try:
+                with hr.connect(where) as remote:
+                    begun = landed(remote)
+                    wait_for(process, remote, min(total, begun + rows * chance.randint(1, 3)))
+                if chance.random() < 0.7:
+                    node.kill()
+                    time.sleep(chance.random())
+                    node.start()
+                    with hr.connect(where) as remote:
+                        wait_for(process, remote, min(total, landed(remote) + rows))
+                time.sleep(chance.random() * 0.5)  # anywhere in the midst of a batch
+            finally:
+                driver.kill_all(process)
+            with hr.connect(where) as remote:
+                done += all_done(remote)
+                assert sorted(done) == sorted(as_job(n) for n in range(len(done))), "each of a prefix once"
+        reading = spark.readStream.format("headrace").options(url=where, stream="in")
+        for frame, to in (
+            (driver.doubled(reading.load()), {"stream": "out"}),
+            (driver.as_jobs(reading.load()), {"journal": "jobs"}),
+        ):
+            writing = frame.writeStream.format("headrace").options(url=where, **to)
+            writing = writing.option("checkpointLocation", f"{checkpoint}-{to.get('journal', 'out')}")
+            writing.trigger(availableNow=True).start().awaitTermination()
+        with hr.connect(where) as remote:
+            assert sorted(done + all_done(remote)) == sorted(as_job(n) for n in range(total))
+    finally:
+        node.kill()
+    with hr.open(place / "data") as store:
+        assert entries(store, "out") == [{"n": n * 2, "text": f"row {n}"} for n in range(total)]
+        assert files(store.path / "staging") == []
 
 
 # --- a full disk
