@@ -1,6 +1,6 @@
-"""A driver to be killed: reads the stream `in`, writes the stream `out` and the journal `jobs` until it is.
+"""A driver to be killed: reads the stream `in`, writes the stream `out` or the journal `jobs` until it is.
 
-python -m tests.spark.driver <store, or url of a node> <checkpoint> <rows of a batch>
+python -m tests.spark.driver <store, or url of a node> <checkpoint> <rows of a batch> <out or jobs>
 """
 
 from __future__ import annotations
@@ -26,27 +26,26 @@ def as_jobs(frame: DataFrame) -> DataFrame:
     return frame.selectExpr("concat('n:', n) AS resource", "text AS value").repartition(2)
 
 
-def run(store: str, checkpoint: str, rows: str) -> None:
+def run(store: str, checkpoint: str, rows: str, target: str) -> None:
     from headrace.spark import session
 
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: never outlive the test
     spark = session(master="local[2]", settings={"spark.driver.host": "localhost"})
     where = {"url" if store.startswith("http") else "path": store}
-    reading = spark.readStream.format("headrace").options(**where, stream="in", maxRowsPerTrigger=rows)
-    for frame, to in (
-        (doubled(reading.load()), {"stream": "out", "orderBy": "n"}),
-        (as_jobs(reading.load()), {"journal": "jobs"}),
-    ):
-        name = to.get("journal", "out")
-        writing = frame.writeStream.format("headrace").options(**where, **to)
-        writing.option("checkpointLocation", f"{checkpoint}-{name}").start()
-    spark.streams.awaitAnyTermination()
+    frame = spark.readStream.format("headrace").options(**where, stream="in", maxRowsPerTrigger=rows).load()
+    made, to = (
+        (as_jobs(frame), {"journal": "jobs"})
+        if target == "jobs"
+        else (doubled(frame), {"stream": "out", "orderBy": "n"})
+    )
+    options = {**where, **to, "checkpointLocation": checkpoint}
+    made.writeStream.format("headrace").options(**options).start().awaitTermination()
 
 
-def start(store: Path | str, checkpoint: Path, rows: int) -> subprocess.Popen[bytes]:
+def start(store: Path | str, checkpoint: Path, rows: int, target: str = "out") -> subprocess.Popen[bytes]:
     """The driver as a process that leads a session of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.driver", str(store), str(checkpoint), str(rows)],
+        [sys.executable, "-m", "tests.spark.driver", str(store), str(checkpoint), str(rows), target],
         cwd=ROOT,
         start_new_session=True,
         stdout=subprocess.DEVNULL,

@@ -37,7 +37,6 @@ from tests.spark.test_sink import batches, files, staged, target
 from tests.stream.samples import PATIENCE_S
 
 import headrace as hr
-from headrace.client.remote import RemoteStore
 from headrace.kernel.errors import DiskFull
 from headrace.spark.landing import Landing
 from headrace.spark.sink import BATCH_ID, QUERY_ID, StreamSink
@@ -128,7 +127,7 @@ def test_a_commit_that_spark_did_not_note_is_not_repeated(
 # --- kill -9
 
 
-def wait_for(process: subprocess.Popen[bytes], store: hr.Store | RemoteStore, rows: int) -> None:
+def wait_for(process: subprocess.Popen[bytes], store: hr.Store, rows: int) -> None:
     """Until the driver has landed so many rows."""
     end = time.monotonic() + 3 * PATIENCE_S
     while landed(store) < rows:
@@ -140,7 +139,7 @@ def wait_for(process: subprocess.Popen[bytes], store: hr.Store | RemoteStore, ro
         time.sleep(0.01)
 
 
-def landed(store: hr.Store | RemoteStore) -> int:
+def landed(store: hr.Store) -> int:
     if "out" not in store.streams():
         return 0
     with store.stream("out") as stream:
@@ -150,16 +149,12 @@ def landed(store: hr.Store | RemoteStore) -> int:
 def test_drivers_that_are_killed_at_any_moment_and_another_beside_them(
     spark: SparkSession, store: hr.Store, place: Path
 ) -> None:
-    """kill -9 for JVM, driver and workers; the last one meets a second driver before it dies.
-
-    Each has two queries: one writes a stream, the other puts jobs, which are done whenever nobody runs.
-    """
+    """kill -9 for JVM, driver and workers; the last one meets a second driver before it dies."""
     chance = Random()
     kills, rows = (20, 100) if CAMPAIGN else (1, 100)
     publish(store, "in", (0, total := kills * 2500))
-    checkpoint, jobs = place / "checkpoint", place / "checkpoint-jobs"
-    reading = read_stream(spark, store, "in", maxRowsPerTrigger="2000")
-    frame, done = driver.doubled(reading), list[tuple[str, bytes]]()
+    checkpoint = place / "checkpoint"
+    frame = driver.doubled(read_stream(spark, store, "in", maxRowsPerTrigger="2000"))
     for life in range(kills):
         process = driver.start(store.path, checkpoint, rows)
         try:
@@ -167,75 +162,78 @@ def test_drivers_that_are_killed_at_any_moment_and_another_beside_them(
             time.sleep(chance.random() * 0.5)  # anywhere in the midst of a batch
             if life == kills - 1:
                 with suppress(PySparkException):  # one of two may be told that there is another
-                    write_stream(frame, store, "out", place / "checkpoint-out")
+                    write_stream(frame, store, "out", checkpoint)
         finally:
             driver.kill_all(process)
         assert column(store, "out") == [n * 2 for n in range(landed(store))], "a prefix, whole and in order"
-        done += all_done(store)
-        assert sorted(done) == sorted(as_job(n) for n in range(len(done))), "each of a prefix once"
-    write_stream(frame, store, "out", place / "checkpoint-out")
+    write_stream(frame, store, "out", checkpoint)
     assert entries(store, "out") == [{"n": n * 2, "text": f"row {n}"} for n in range(total)]
-    put = driver.as_jobs(reading).writeStream.format("headrace").trigger(availableNow=True)
-    put.options(path=str(store.path), journal="jobs", checkpointLocation=str(jobs)).start().awaitTermination()
-    assert sorted(done + all_done(store)) == sorted(as_job(n) for n in range(total))
     assert files(store.path / "staging") == []
 
 
-def all_done(store: hr.Store | RemoteStore) -> list[tuple[str, bytes]]:
+@pytest.mark.skipif(not CAMPAIGN, reason="some minutes: make campaign runs it")
+@pytest.mark.parametrize("through", ["path", "node"])
+def test_drivers_that_are_killed_put_each_job_once(spark: SparkSession, place: Path, through: str) -> None:
+    """What was put is worked on whenever no driver runs. A node is killed, too, while one is at work."""
+    chance, kills, rows, total = Random(), int(os.environ.get("HEADRACE_KILLS", "5")), 100, 5000
+    with hr.open(place / "data") as store:
+        publish(store, "in", (0, total))
+    node = Daemon(place / "data") if through == "node" else None
+    where = str(place / "data") if node is None else f"http://127.0.0.1:{node.port}"
+    done = list[tuple[str, bytes]]()
+    try:
+        for _ in range(kills):
+            process = driver.start(where, place / "checkpoint", rows, "jobs")
+            try:
+                wait_for_batches(process, place / "checkpoint", chance.randint(1, 3))
+                if node is not None:
+                    node.kill()
+                    time.sleep(chance.random())
+                    node.start()
+                    wait_for_batches(process, place / "checkpoint", 1)
+                time.sleep(chance.random() * 0.5)  # anywhere in the midst of a batch
+            finally:
+                driver.kill_all(process)
+            done += all_done(where)
+            assert sorted(done) == sorted(as_job(n) for n in range(len(done))), "each of a prefix once"
+        option = {"path" if node is None else "url": where}
+        reading = spark.readStream.format("headrace").options(**option, stream="in").load()
+        writing = driver.as_jobs(reading).writeStream.format("headrace").trigger(availableNow=True)
+        writing.options(
+            **option, journal="jobs", checkpointLocation=str(place / "checkpoint")
+        ).start().awaitTermination()
+        assert sorted(done + all_done(where)) == sorted(as_job(n) for n in range(total))
+    finally:
+        if node is not None:
+            node.kill()
+    assert files(place / "data" / "staging") == []
+
+
+def wait_for_batches(process: subprocess.Popen[bytes], checkpoint: Path, more: int) -> None:
+    """Until Spark has noted so many more batches."""
+    end, commits = time.monotonic() + 10 * PATIENCE_S, checkpoint / "commits"
+    begun = len(list(commits.glob("[0-9]*")))
+    while len(list(commits.glob("[0-9]*"))) < begun + more:
+        if process.poll() is not None:
+            raise AssertionError(
+                f"the driver has ended: {process.stderr and process.stderr.read()[-3000:]!r}"
+            )
+        assert time.monotonic() < end, "the driver does nothing"
+        time.sleep(0.01)
+
+
+def all_done(where: str) -> list[tuple[str, bytes]]:
     """What was put, and is worked on here."""
-    if not store.has_journal("jobs"):
-        return []
-    with store.journal("jobs") as journal:
-        taken = journal.next_batch(1_000_000, delete=True)
+    with hr.connect(where) if where.startswith("http") else hr.open(where) as store:
+        if not store.has_journal("jobs"):
+            return []
+        with store.journal("jobs") as journal:
+            taken = journal.next_batch(100_000, delete=True)
     return list(zip(taken["resource"].to_pylist(), taken["value"].to_pylist(), strict=True))
 
 
 def as_job(n: int) -> tuple[str, bytes]:
     return f"n:{n}", f"row {n}".encode()
-
-
-@pytest.mark.skipif(not CAMPAIGN, reason="some minutes: make campaign runs it")
-def test_drivers_and_their_node_are_killed_at_any_moment(spark: SparkSession, place: Path) -> None:
-    """The same through a node, which is killed too, sometimes while a driver is at work."""
-    chance, kills, rows, total = Random(), 10, 100, 10_000
-    node = Daemon(place / "data")
-    where, checkpoint, done = f"http://127.0.0.1:{node.port}", place / "checkpoint", list[tuple[str, bytes]]()
-    try:
-        with hr.connect(where) as remote:
-            publish(remote, "in", (0, total))  # type: ignore[arg-type]
-        for _ in range(kills):
-            process = driver.start(where, checkpoint, rows)
-            try:
-                with hr.connect(where) as remote:
-                    begun = landed(remote)
-                    wait_for(process, remote, min(total, begun + rows * chance.randint(1, 3)))
-                if chance.random() < 0.7:
-                    node.kill()
-                    time.sleep(chance.random())
-                    node.start()
-                    with hr.connect(where) as remote:
-                        wait_for(process, remote, min(total, landed(remote) + rows))
-                time.sleep(chance.random() * 0.5)  # anywhere in the midst of a batch
-            finally:
-                driver.kill_all(process)
-            with hr.connect(where) as remote:
-                done += all_done(remote)
-                assert sorted(done) == sorted(as_job(n) for n in range(len(done))), "each of a prefix once"
-        reading = spark.readStream.format("headrace").options(url=where, stream="in")
-        for frame, to in (
-            (driver.doubled(reading.load()), {"stream": "out"}),
-            (driver.as_jobs(reading.load()), {"journal": "jobs"}),
-        ):
-            writing = frame.writeStream.format("headrace").options(url=where, **to)
-            writing = writing.option("checkpointLocation", f"{checkpoint}-{to.get('journal', 'out')}")
-            writing.trigger(availableNow=True).start().awaitTermination()
-        with hr.connect(where) as remote:
-            assert sorted(done + all_done(remote)) == sorted(as_job(n) for n in range(total))
-    finally:
-        node.kill()
-    with hr.open(place / "data") as store:
-        assert entries(store, "out") == [{"n": n * 2, "text": f"row {n}"} for n in range(total)]
-        assert files(store.path / "staging") == []
 
 
 # --- a full disk
