@@ -219,6 +219,7 @@ def test_every_module_of_the_log_has_a_test_or_a_reason() -> None:
         "frame_cursor": "test_copy",
         "frame_stream": "test_copy",
         "framing": "test_appender",
+        "inventory": "tests/spark/test_views",
         "landing": "test_copy",
         "large_group": "test_large_groups",
         "plan": "tests/spark/test_plan",
