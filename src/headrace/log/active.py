@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.kernel.errors import DiskFailed, DiskFull, HeadraceError
 from headrace.log.disk import BytesLike, Disk, File
-from headrace.log.frame import HEADER_BYTES, Header, Kind, encode_frame
+from headrace.log.frame import BATCH, HEADER_BYTES, Header, Kind, encode_frame
 from headrace.log.meta import Meta
 from headrace.log.segment_name import ActiveName, FinalName, Listing
 from headrace.log.start import encode_start
@@ -17,6 +17,9 @@ from headrace.log.table import BatchTable, encode_ending, ending_bytes
 
 _MARKERS_BYTES = 8 * HEADER_BYTES
 """Room that batches leave free in a container, so that a full ring can still be told to trim."""
+
+_JOINED_BYTES = 16 << 10
+"""So much is joined before it is written: a list of pieces costs more than copying them."""
 
 
 class ActiveSegment:
@@ -30,19 +33,20 @@ class ActiveSegment:
 
     @property
     def entries(self) -> int:
-        return self.table.bases[-1] + self.table.counts[-1] - self.name.first_index if len(self.table) else 0
+        table = self.table
+        return table.bases[-1] + table.counts[-1] - self.name.first_index if table.bases else 0
 
-    def write(self, headers: Sequence[Header], parts: Sequence[BytesLike]) -> None:
-        """Write whole frames, or nothing: what an error leaves behind is taken away again.
+    def write(self, headers: Sequence[Header], parts: Sequence[BytesLike], size: int) -> None:
+        """Write whole frames of `size` bytes, or nothing: what an error leaves behind is taken away again.
 
         A DiskFull leaves the segment as it was, so the caller may try again. After any other error the
         tail is in doubt.
         """
-        self._write_or_undo(parts)
+        self._write_or_undo(parts, size)
         for header in headers:
-            if header.kind == Kind.BATCH:
+            if header.kind == BATCH:
                 self.table.add(self.offset, header)
-            self.offset += header.frame_bytes
+            self.offset += HEADER_BYTES + header.body_bytes
 
     def take_back(self, offset: int, headers: Sequence[Header]) -> None:
         """Frames from `offset` on, which nobody has been shown, were never there.
@@ -55,9 +59,12 @@ class ActiveSegment:
             self.file.write([bytes(HEADER_BYTES)], offset)
             offset += header.frame_bytes
 
-    def _write_or_undo(self, parts: Sequence[BytesLike]) -> None:
+    def _write_or_undo(self, parts: Sequence[BytesLike], size: int) -> None:
         try:
-            self.file.write(parts, self.offset)
+            if size <= _JOINED_BYTES:
+                self.file.write_one(b"".join(parts), self.offset)
+            else:
+                self.file.write(parts, self.offset)
         except DiskFull as full:
             try:
                 self.file.truncate(self.offset)
@@ -73,7 +80,7 @@ class ActiveSegment:
         containers = meta.settings.containers
         size = containers.bytes if containers else None
         ending = encode_ending(self.table, at, self.offset, size, meta.salt)
-        self._write_or_undo([ending])
+        self._write_or_undo([ending], len(ending))
         if size is None:
             self.file.truncate(self.offset + len(ending))
         self.file.sync()

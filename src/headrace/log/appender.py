@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -31,8 +32,7 @@ from headrace.log.roll import containers_used, must_roll, next_segment
 from headrace.log.state import Commit, LogState, encode_commit
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """How far the log had been written at some moment, and the file to sync for it."""
 
     ticket: int
@@ -95,7 +95,7 @@ class Appender:
         frames = Frames()
         end = self.framing.add_batches(frames, batches, End.of(self.state), grouped=commit is not None)
         if commit is not None:
-            self.framing.add_marker(frames, Kind.COMMIT, end.index, end.head, body=encode_commit(commit))
+            self.framing.add_marker(frames, Kind.COMMIT, end.next_index, end.head, body=encode_commit(commit))
         self.take(frames)
         return base
 
@@ -127,10 +127,11 @@ class Appender:
 
     def take(self, frames: Frames, *, tell: bool = True) -> None:
         """Write frames that were made for the end of this log, now or with those that are held back."""
-        if len(self._held) >= self.meta.settings.write_buffers:
+        buffers = self.meta.settings.write_buffers
+        if len(self._held) >= buffers:
             self.write_held()
         self.make_room(frames)
-        if self.meta.settings.write_buffers > 1:
+        if buffers > 1:
             self._held.append(frames)
         else:
             self.write(frames)
@@ -140,14 +141,15 @@ class Appender:
 
     def apply(self, frames: Frames) -> None:
         """The frames are written: they count."""
-        for header, body in zip(frames.headers, frames.bodies, strict=True):
+        headers = frames.headers
+        for header, body in zip(headers, frames.bodies, strict=True):
             self.state.apply(header, body)
-        self.tickets += len(frames.headers)
+        self.tickets += len(headers)
 
     def write(self, frames: Frames) -> None:
         """Put the frames behind the last one. They do not count before `apply`."""
         try:
-            self.active.write(frames.headers, frames.parts)
+            self.active.write(frames.headers, frames.parts, frames.size_bytes)
         except Broken as error:
             raise self.fail(error) from error
 
@@ -230,8 +232,10 @@ class Appender:
         """Make `written` durable. Runs beside appends; a segment finalized meanwhile is synced already."""
         self._sync_file(written.file)
         self.check()  # acknowledged is only what was synced before anyone took over
-        self.durable_index = max(self.durable_index, written.next_index)
-        self._durable_head = max(self._durable_head, written.head_key)
+        if written.next_index > self.durable_index:
+            self.durable_index = written.next_index
+        if written.head_key > self._durable_head:
+            self._durable_head = written.head_key
         self.write_mark()
 
     def _sync_file(self, file: File) -> None:
@@ -295,17 +299,15 @@ class Appender:
 
     def write_mark(self) -> None:
         """Tell readers in all processes how far the log reaches."""
-        if self.failure is None:
-            state = self.state
-            with contextlib.suppress(HeadraceError):  # a hint: the segments are the truth
-                self._mark.write_fields(
-                    state.base_index,
-                    state.next_index,
-                    self.durable_index,
-                    state.epoch,
-                    state.head_key,
-                    self._durable_head,
-                )
+        if self.failure is not None:
+            return
+        state, durable, head = self.state, self.durable_index, self._durable_head
+        try:  # noqa: SIM105 - a suppress costs as much as making the mark, and this is done for every append
+            self._mark.write_fields(
+                state.base_index, state.next_index, durable, state.epoch, state.head_key, head
+            )
+        except HeadraceError:
+            pass  # a hint: the segments are the truth
 
     def close(self, *, clean: bool) -> None:
         if clean and self.failure is None and self._lock.held:

@@ -22,6 +22,7 @@ import xxhash
 
 from headrace.kernel.errors import Damaged, SchemaMismatch
 from headrace.kernel.limits import COLUMN_SUMS_FROM_BYTES
+from headrace.log.disk import BytesLike
 from headrace.log.frame import Header, checksum, marks, padding
 
 _ENTRY = struct.Struct("<QQ")
@@ -32,7 +33,7 @@ class EncodedBody:
 
     __slots__ = ("body_bytes", "body_sum", "marks", "pieces")
 
-    def __init__(self, pieces: list[memoryview], body_bytes: int, body_sum: int, marks: int) -> None:
+    def __init__(self, pieces: Sequence[BytesLike], body_bytes: int, body_sum: int, marks: int) -> None:
         self.pieces = pieces
         self.body_bytes = body_bytes
         self.body_sum = body_sum
@@ -53,14 +54,19 @@ class BodyEncoder:
         except pa.ArrowException as error:
             raise SchemaMismatch(f"this schema cannot be stored: {error}") from error
         options = pa.ipc.IpcWriteOptions(compression=None if compression == "none" else compression)
-        self._tag = schema_tag(schema)
+        self._marks = marks(schema_tag=schema_tag(schema))
+        self._marks_by_columns = self._marks | marks(by_columns=True)
         self._whole = _Message(schema, options)
         self._columns = [_Message(pa.schema([field]), options) for field in schema] if len(schema) > 1 else []
 
     def encode(self, records: pa.RecordBatch) -> EncodedBody:
-        if not self._columns or records.nbytes < COLUMN_SUMS_FROM_BYTES:
+        if (
+            not self._columns
+            or records.get_total_buffer_size() < COLUMN_SUMS_FROM_BYTES  # cheaper to ask for
+            or records.nbytes < COLUMN_SUMS_FROM_BYTES
+        ):
             pieces = self._whole.pieces(records)
-            return EncodedBody(pieces, _size(pieces), _sum(pieces), marks(schema_tag=self._tag))
+            return EncodedBody(pieces, _size(pieces), _sum(pieces), self._marks)
         table = bytearray()
         pieces = []
         for message, column in zip(self._columns, records.columns, strict=True):
@@ -68,8 +74,8 @@ class BodyEncoder:
             table += _ENTRY.pack(_size(parts), _sum(parts))
             pieces += parts
         table += padding(len(table))
-        flags = marks(by_columns=True, schema_tag=self._tag)
-        return EncodedBody([memoryview(table), *pieces], len(table) + _size(pieces), checksum(table), flags)
+        size = len(table) + _size(pieces)
+        return EncodedBody([table, *pieces], size, checksum(table), self._marks_by_columns)
 
 
 class BodyDecoder:
@@ -145,17 +151,16 @@ class _Message:
         self._writer = pa.ipc.new_stream(pa.PythonFile(self._sink, mode="w"), schema, options=options)
         self._writer.write_batch(_empty(schema))  # a stream's first message is its schema: let it pass
 
-    def pieces(self, records: pa.RecordBatch) -> list[memoryview]:
+    def pieces(self, records: pa.RecordBatch) -> list[BytesLike]:
         if self._plain and records.get_total_buffer_size() < COLUMN_SUMS_FROM_BYTES:
-            # The same bytes in one copy: for few of them that is cheaper than a call for each buffer.
+            # The same bytes in one piece: for few of them copies are cheaper than a call for each buffer.
             message = records.serialize()
-            pad = padding(message.size)
-            return [memoryview(message), memoryview(pad)] if pad else [memoryview(message)]
-        pieces: list[memoryview] = []
+            return [b"".join((message, padding(message.size)))]
+        pieces: list[BytesLike] = []
         self._sink.taken = pieces
         self._writer.write_batch(records)
         if pad := padding(_size(pieces)):
-            pieces.append(memoryview(pad))
+            pieces.append(pad)
         return pieces
 
 
@@ -165,12 +170,12 @@ class _Collector:
     closed = False
 
     def __init__(self) -> None:
-        self.taken: list[memoryview] = []
+        self.taken: list[BytesLike] = []
 
     def write(self, data: object) -> int:
         view = memoryview(data)  # type: ignore[arg-type]
         self.taken.append(view)
-        return view.nbytes
+        return len(view)
 
     def flush(self) -> None: ...
 
@@ -196,11 +201,11 @@ def _has(is_it: Callable[[pa.DataType], bool], kind: pa.DataType) -> bool:
     return is_it(kind) or any(_has(is_it, kind.field(at).type) for at in range(kind.num_fields))
 
 
-def _size(pieces: Sequence[memoryview]) -> int:
-    return sum(piece.nbytes for piece in pieces)
+def _size(pieces: Sequence[BytesLike]) -> int:
+    return sum(map(len, pieces))
 
 
-def _sum(pieces: Sequence[memoryview]) -> int:
+def _sum(pieces: Sequence[BytesLike]) -> int:
     if len(pieces) == 1:
         return checksum(pieces[0])
     digest = xxhash.xxh3_64()

@@ -26,7 +26,9 @@ class GroupCommit:
 
     def __init__(self, sync_now: Callable[[], int]) -> None:
         self._sync_now = sync_now
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting = 0
         self._leading = False
         self._failure: Broken | None = None
         self._durable = 0
@@ -35,10 +37,14 @@ class GroupCommit:
 
     def sync(self, ticket: int) -> None:
         """Return once every frame up to `ticket` is durable."""
-        with self._changed:
+        with self._lock:
             self.commits += 1
             while self._leading and self._durable < ticket and self._failure is None:
-                self._changed.wait()
+                self._waiting += 1
+                try:
+                    self._changed.wait()
+                finally:
+                    self._waiting -= 1
             if self._failure is not None:
                 raise self._failure
             if self._durable >= ticket:
@@ -51,9 +57,11 @@ class GroupCommit:
             failure = error
             raise
         finally:
-            with self._changed:
+            with self._lock:
                 self._leading = False
                 self._failure = failure
                 self.syncs += 1
-                self._durable = max(self._durable, reached)
-                self._changed.notify_all()
+                if reached > self._durable:
+                    self._durable = reached
+                if self._waiting:
+                    self._changed.notify_all()

@@ -49,6 +49,7 @@ _SEALED = struct.Struct("<QQqIIQQII")
 _KIND_MASK = 0x0F
 _GROUPED = 0x100
 _COLUMNS = 0x200
+_ZEROS = bytes(HEADER_BYTES)
 START_SALT = 0
 """Start frames are sealed without the salt: they are what tells it when meta.json is lost."""
 
@@ -62,6 +63,10 @@ class Kind(IntEnum):
     START = 5
     FOOTER = 6
     TRAILER = 7
+
+
+BATCH, GAP, START = map(int, (Kind.BATCH, Kind.GAP, Kind.START))
+"""Plain numbers, for what is done with every frame: looking up a member of an enum is slow."""
 
 
 class Header(NamedTuple):
@@ -85,9 +90,9 @@ class Header(NamedTuple):
     @property
     def next_index(self) -> int:
         """The index that the frame after this one must have."""
-        if self.kind == Kind.BATCH:
+        if self.kind == BATCH:
             return self.base_index + self.entries
-        return self.last_key if self.kind == Kind.GAP else self.base_index
+        return self.last_key if self.kind == GAP else self.base_index
 
     @property
     def grouped(self) -> bool:
@@ -135,12 +140,12 @@ def decode_header(raw: bytes, salt: int) -> Header | None:
 
 
 def _seal(sealed: bytes, kind: int, salt: int) -> int:
-    return xxhash.xxh3_64_intdigest(sealed, START_SALT if kind == Kind.START else salt) & 0xFFFFFFFF
+    return xxhash.xxh3_64_intdigest(sealed, START_SALT if kind == START else salt) & 0xFFFFFFFF
 
 
 def padding(size: int) -> bytes:
     """The zeros that bring `size` bytes up to a whole number of 64."""
-    return bytes(-size % HEADER_BYTES)
+    return _ZEROS[: -size % HEADER_BYTES]
 
 
 def encode_frame(header: Header, body: bytes, salt: int) -> bytes:

@@ -8,7 +8,7 @@ is refused before anything has happened.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -17,37 +17,37 @@ from headrace.kernel.errors import KeyOrder, TooLarge
 from headrace.kernel.limits import BATCH_BYTES_MAX, INDEX_MAX
 from headrace.log.body import BodyEncoder
 from headrace.log.disk import BytesLike
-from headrace.log.frame import Header, Kind, checksum, encode_header, marks, padding
+from headrace.log.frame import BATCH, HEADER_BYTES, Header, Kind, checksum, encode_header, marks, padding
 from headrace.log.keys import KeyColumn
 from headrace.log.meta import Meta
 from headrace.log.state import LogState
 
 
-@dataclass(slots=True)
 class Frames:
-    """Frames that are written together."""
+    """Frames that are written together. `bodies` is what the state needs of each: that of a marker."""
 
-    headers: list[Header] = field(default_factory=list)
-    parts: list[BytesLike] = field(default_factory=list)
-    bodies: list[bytes] = field(default_factory=list)
-    """What the state needs of each: the body of a marker, nothing of a batch."""
-    size_bytes: int = 0
-    batches: int = 0
+    __slots__ = ("batches", "bodies", "headers", "parts", "size_bytes")
+
+    def __init__(self) -> None:
+        self.headers: list[Header] = []
+        self.parts: list[BytesLike] = []
+        self.bodies: list[bytes] = []
+        self.size_bytes = 0
+        self.batches = 0
 
     def add(self, header: Header, salt: int, pieces: Sequence[BytesLike], body: bytes = b"") -> None:
-        self.size_bytes += header.frame_bytes
-        self.batches += header.kind == Kind.BATCH
+        self.size_bytes += HEADER_BYTES + header.body_bytes
+        self.batches += header.kind == BATCH
         self.headers.append(header)
         self.parts.append(encode_header(header, salt))
         self.parts.extend(pieces)
         self.bodies.append(body)
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """Where the log ends, or will when frames that are being made are written."""
 
-    index: int
+    next_index: int
     head: int
     last: int | None
 
@@ -61,6 +61,7 @@ class Framing:
 
     def __init__(self, meta: Meta, state: LogState, clock: Clock) -> None:
         self._meta = meta
+        self._salt = meta.salt
         self._state = state
         self._clock = clock
         self._encoder = BodyEncoder(meta.schema, meta.settings.compression)
@@ -70,26 +71,30 @@ class Framing:
         self, frames: Frames, batches: Sequence[pa.RecordBatch], end: End, *, grouped: bool
     ) -> End:
         """Add a frame for each batch; where the log will end then."""
-        index, head, last = end.index, end.head, end.last
+        index, head, last = end
+        group = marks(grouped=grouped)
         for records in batches:
             body = self._encoder.encode(records)
             if body.body_bytes > BATCH_BYTES_MAX:
                 raise TooLarge(f"a batch of {body.body_bytes} bytes: at most {BATCH_BYTES_MAX} fit one frame")
-            first_key, last_key = self._keys(records, index, head, last)
+            rows = records.num_rows
+            first_key, last_key = index, index + rows - 1
+            if self.key is not None:
+                first_key, last_key = self._keys(self.key, records, head, last)
             header = Header(
-                Kind.BATCH,
+                BATCH,
                 index,
-                len(records),
+                rows,
                 first_key,
                 last_key,
                 self._clock.now_us(),
                 self._state.epoch,
                 body.body_bytes,
                 body.body_sum,
-                body.marks | marks(grouped=grouped),
+                body.marks | group,
             )
-            frames.add(header, self._meta.salt, body.pieces)
-            index, head, last = index + len(records), last_key, last_key
+            frames.add(header, self._salt, body.pieces)
+            index, head, last = index + rows, last_key, last_key
         if index > INDEX_MAX:
             raise TooLarge(f"the log would pass index {INDEX_MAX}")
         return End(index, head, last)
@@ -109,20 +114,18 @@ class Framing:
             len(body),
             checksum(body),
         )
-        frames.add(header, self._meta.salt, [body], body)
+        frames.add(header, self._salt, [body], body)
 
     def say(self, key: int) -> object:
         """An order key as people know it."""
         return key if self.key is None else self.key.decode(key)
 
-    def _keys(self, records: pa.RecordBatch, index: int, head: int, last: int | None) -> tuple[int, int]:
-        if self.key is None:
-            return index, index + len(records) - 1
-        first_key, last_key = self.key.span(records, strict=self._meta.strict)
+    def _keys(self, key: KeyColumn, records: pa.RecordBatch, head: int, last: int | None) -> tuple[int, int]:
+        first_key, last_key = key.span(records, strict=self._meta.strict)
         if first_key < head:
             raise KeyOrder(
-                f"the order key {self.key.name!r} goes back from {self.say(head)} to {self.say(first_key)}"
+                f"the order key {key.name!r} goes back from {self.say(head)} to {self.say(first_key)}"
             )
         if self._meta.strict and first_key == last:
-            raise KeyOrder(f"the order key {self.key.name!r} stays at {self.say(last)}: it must increase")
+            raise KeyOrder(f"the order key {key.name!r} stays at {self.say(last)}: it must increase")
         return first_key, last_key

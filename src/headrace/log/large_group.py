@@ -36,8 +36,8 @@ def append_large_group(appender: Appender, batches: Iterable[pa.RecordBatch], co
                 frames.parts.clear()
                 written.append(frames)
                 frames = Frames()
-        commit = replace(commit, next_index=end.index)
-        framing.add_marker(frames, Kind.COMMIT, end.index, end.head, body=encode_commit(commit))
+        commit = replace(commit, next_index=end.next_index)
+        framing.add_marker(frames, Kind.COMMIT, end.next_index, end.head, body=encode_commit(commit))
         appender.write(frames)
     except BaseException as error:
         if written:

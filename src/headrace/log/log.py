@@ -43,6 +43,8 @@ from headrace.log.settings import Settings
 from headrace.log.split import split
 from headrace.log.state import Commit
 
+_RECORDS = (pa.RecordBatch, pa.Table)
+
 
 class Log(ReadVerbs):
     def __init__(
@@ -238,13 +240,13 @@ class Log(ReadVerbs):
     # --- inside
 
     def _writer(self) -> Appender:
-        self._check_open()
-        if self._appender is None:
+        if self._appender is None or self._closed.is_set():
+            self._check_open()
             raise ReadOnly(f"{self.path} was opened to be read only")
         return self._appender
 
     def _checked(self, records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
-        if not isinstance(records, pa.RecordBatch | pa.Table):
+        if not isinstance(records, _RECORDS):
             raise SchemaMismatch(f"append takes an Arrow RecordBatch or Table, not {type(records).__name__}")
         if not records.schema.equals(self._meta.schema):
             check_schema(self._meta.schema, records.schema, str(self.path))

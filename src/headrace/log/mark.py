@@ -90,7 +90,7 @@ class Mark:
         fields = _FIELDS.pack(base_index, next_index, durable, epoch, flags, head, durable_head)
         assert self._file is not None
         seal = xxhash.xxh3_64_intdigest(fields) & 0xFFFFFFFF
-        self._file.write([_SEAL.pack(_MAGIC, seal) + fields], 0)
+        self._file.write_one(_SEAL.pack(_MAGIC, seal) + fields, 0)
 
     def read(self) -> Extent | None:
         """What the mark says, or None if it says nothing that can be believed."""

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.kernel.limits import CARRIED_COMMITS_BYTES_MAX, WRITERS_MAX
-from headrace.log.frame import Header, Kind
+from headrace.log.frame import BATCH, Header, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,15 @@ class LogState:
 
     def apply(self, header: Header, body: bytes = b"") -> None:
         """Move on by one frame; `body` matters for commits only."""
-        self.epoch = max(self.epoch, header.epoch)
+        if header.epoch > self.epoch:
+            self.epoch = header.epoch
         self.next_index = header.next_index
+        if header.kind == BATCH:
+            self.last_key = key = header.last_key
+            if key > self.head_key:
+                self.head_key = key
+            return
         match header.kind:
-            case Kind.BATCH:
-                self.last_key = header.last_key
-                self.head_key = max(self.head_key, header.last_key)
             case Kind.HEAD:
                 self.head_key = max(self.head_key, header.last_key)
             case Kind.BASE:
