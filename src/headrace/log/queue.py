@@ -16,7 +16,7 @@ A writer is for one thread at a time (give each thread its own lock, or use `Log
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from operator import length_hint
@@ -28,7 +28,7 @@ from headrace.kernel.errors import HeadraceError, Refused, TooLarge
 from headrace.log.batcher import Batcher, FlushPolicy
 from headrace.log.cursor import OnDamage
 from headrace.log.log import Log
-from headrace.log.pack import CHUNK_BYTES, Packing, as_bytes
+from headrace.log.pack import CHUNK_BYTES, as_bytes, pack
 from headrace.log.segment_reader import Batch
 from headrace.log.settings import Settings
 
@@ -49,30 +49,27 @@ class Writer:
         self._log = log
         self._pending: list[bytes] = []
         containers = log.settings.containers
-        chunk_bytes = min(CHUNK_BYTES, containers.bytes // 4) if containers else CHUNK_BYTES
-        # With write buffers the log holds on to what it was given.
-        self._packing = Packing(chunk_bytes, reuse=log.settings.write_buffers == 1)
+        self._chunk_bytes = min(CHUNK_BYTES, containers.bytes // 4) if containers else CHUNK_BYTES
         self._readdress: Callable[[], None] = lambda: None
-        self._batcher = Batcher(log, [self._pending], self._to_batches, policy.seconds)
+        self._batcher = Batcher(log, [self._pending], self._pending_batches, policy.seconds)
         self.write = self._make_write(policy)
 
     def _make_write(self, policy: FlushPolicy) -> Callable[[bytes], int]:
         """`write` as a closure: local variables make it about twice as fast as a method."""
         batcher, pending = self._batcher, self._pending
-        take, convert, kind, length = pending.append, as_bytes, bytes, len
         address = batcher.next_index - 1
         bytes_left, last = policy.bytes, address + policy.writes
 
         def write(data: bytes) -> int:
             nonlocal address, bytes_left
-            if data.__class__ is not kind:
-                data = convert(data)
-            take(data)
-            address += 1
-            bytes_left -= length(data)
-            if bytes_left <= 0 or address >= last or batcher.idle:
-                return attend(address, length(data))
-            return address
+            if type(data) is not bytes:
+                data = as_bytes(data)
+            pending.append(data)
+            address = at = address + 1
+            bytes_left = left = bytes_left - len(data)
+            if left <= 0 or at >= last or batcher.idle:
+                return attend(at, len(data))
+            return at
 
         def attend(at: int, size: int) -> int:
             if batcher.idle:
@@ -106,13 +103,12 @@ class Writer:
         if not isinstance(records, list | tuple):
             records = list(records)
         try:
-            return self._batcher.append(self._to_batches([records]))
+            return self._batcher.append(_batches(pack(records, self._chunk_bytes)))
         finally:
             self._readdress()
 
-    def _to_batches(self, columns: Sequence[Sequence[bytes]]) -> Iterator[pa.RecordBatch]:
-        for array in self._packing.arrays(columns[0]):
-            yield pa.RecordBatch.from_arrays([array], schema=RAW_SCHEMA)
+    def _pending_batches(self, columns: Sequence[Sequence[bytes]]) -> Iterator[pa.RecordBatch]:
+        return _batches(pack(columns[0], self._chunk_bytes, checked=True))
 
     def flush(self) -> None:
         """Make every record written so far durable, as the queue's durability says."""
@@ -239,6 +235,11 @@ def writer(
         stored = _stored_settings(Path(path)) or Settings()
         settings = replace(stored, finalize=replace(stored.finalize, bytes=segment_bytes))
     return Writer(Log.open(path, RAW_SCHEMA, settings), flush or FlushPolicy())
+
+
+def _batches(arrays: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
+    for array in arrays:
+        yield pa.RecordBatch.from_arrays([array], schema=RAW_SCHEMA)
 
 
 def _stored_settings(path: Path) -> Settings | None:
