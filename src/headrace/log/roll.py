@@ -53,14 +53,16 @@ def must_roll(
     `held` are to be written before them.
     """
     if settings.containers:
-        size, markers = settings.containers.bytes, frames.batches == 0
-        batches = frames.batches + sum(before.batches for before in held)
-        room = active.room_in(size, batches, markers=markers) - sum(before.size_bytes for before in held)
-        if frames.size_bytes > room and frames.size_bytes > (
-            most := active.room_when_new(size, frames.batches)
-        ):
+        size, batches, taken = settings.containers.bytes, frames.batches, frames.size_bytes
+        for before in held:
+            batches += before.batches
+            taken += before.size_bytes
+        if taken <= active.room_in(size, batches, markers=frames.batches == 0):
+            return False
+        most = active.room_when_new(size, frames.batches)
+        if frames.size_bytes > most:
             raise TooLarge(f"{frames.size_bytes} bytes in one append: a container of this log takes {most}")
-        return frames.size_bytes > room
+        return True
     finalize = settings.finalize
     full = (
         active.offset >= finalize.bytes
