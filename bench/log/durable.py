@@ -68,8 +68,8 @@ def _latency(run: Run, size: int, containers: Containers | None) -> Iterator[Fig
 
 
 def _frame_bytes(path: Path, records: pa.RecordBatch) -> int:
-    """How much an append of `records` writes, from a log of its own without containers."""
-    with Log.open(path.with_name("probe"), RAW_SCHEMA) as probe:
+    """How much an append of `records` writes, from a log of its own that reserves no room ahead."""
+    with Log.open(path.with_name("probe"), RAW_SCHEMA, Settings(durability="os")) as probe:
         sizes = []
         for _ in range(2):
             probe.append(records)

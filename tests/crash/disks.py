@@ -51,9 +51,9 @@ class _WatchedFile(File):
         with self.disk.around("truncate", self, size=size):
             super().truncate(size)
 
-    def allocate(self, size: int) -> None:
+    def allocate(self, size: int, start: int = 0) -> None:
         with self.disk.around("allocate", self, size=size):
-            super().allocate(size)
+            super().allocate(size, start)
 
     def sync(self) -> None:
         with self.disk.around("sync", self):

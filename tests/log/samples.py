@@ -59,6 +59,11 @@ def active_file(directory: Path) -> Path:
     return path
 
 
+def written_bytes(directory: Path) -> int:
+    """How far the active segment is written; behind that room may be reserved."""
+    return len(active_file(directory).read_bytes().rstrip(b"\0"))
+
+
 def flip(path: Path, offset: int, mask: int = 0xFF) -> None:
     content = bytearray(path.read_bytes())
     content[offset] ^= mask

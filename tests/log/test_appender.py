@@ -21,7 +21,18 @@ from headrace.kernel.errors import (
 from headrace.kernel.limits import NOTE_BYTES_MAX, WRITER_ID_BYTES_MAX, WRITERS_MAX
 from headrace.log import Finalize, Log, Settings
 
-from .samples import ORDERS, RAW, RING, active_file, all_bytes, blob, orders, orders_at, segment_files, values
+from .samples import (
+    ORDERS,
+    RAW,
+    RING,
+    all_bytes,
+    blob,
+    orders,
+    orders_at,
+    segment_files,
+    values,
+    written_bytes,
+)
 
 
 @pytest.fixture
@@ -343,15 +354,15 @@ def test_rolling_an_empty_segment_makes_no_empty_one(tmp_path: Path) -> None:
 
 def test_buffers_are_written_together_when_full_and_by_sync(tmp_path: Path) -> None:
     with Log.open(tmp_path / "log", ORDERS, Settings(write_buffers=3)) as log:
-        empty = active_file(log.path).stat().st_size
+        empty = written_bytes(log.path)
         for at in range(3):
             log.append(orders(at, at + 1))
-        assert active_file(log.path).stat().st_size == empty
+        assert written_bytes(log.path) == empty
         log.append(orders(3, 4))
-        three = active_file(log.path).stat().st_size
+        three = written_bytes(log.path)
         assert three > empty
         log.sync()
-        assert active_file(log.path).stat().st_size > three
+        assert written_bytes(log.path) > three
         assert log.durable_index == 4
         assert values(log) == [0, 1, 2, 3]
 
@@ -373,10 +384,10 @@ def test_what_is_held_is_seen_by_every_way_of_reading_in_the_process(tmp_path: P
 
 def test_markers_do_not_pile_up_in_the_buffers(tmp_path: Path) -> None:
     with Log.open(tmp_path / "log", ORDERS, Settings(write_buffers=2), order_by="at") as log:
-        empty = active_file(log.path).stat().st_size
+        empty = written_bytes(log.path)
         for at in range(100):
             log.head(at)
-        assert active_file(log.path).stat().st_size >= empty + 90 * 64
+        assert written_bytes(log.path) >= empty + 90 * 64
 
 
 def test_with_durability_os_sync_only_writes_and_force_goes_to_the_disk(tmp_path: Path) -> None:

@@ -312,6 +312,7 @@ class Appender:
     def close(self, *, clean: bool) -> None:
         if clean and self.failure is None and self._lock.held:
             with contextlib.suppress(HeadraceError):
+                self.active.give_back()
                 self._mark.write(replace(self.extent(), clean=True))
         self._mark.close()
         self.active.file.close()

@@ -110,10 +110,10 @@ class File:
         with _translated(self.path):
             os.ftruncate(self.fd, size)
 
-    def allocate(self, size: int) -> None:
-        """Reserve `size` bytes on the disk, reading as zeros."""
+    def allocate(self, size: int, start: int = 0) -> None:
+        """Make it `size` bytes large, with room on the disk from `start` on, reading as zeros."""
         with _translated(self.path):
-            os.posix_fallocate(self.fd, 0, size)
+            os.posix_fallocate(self.fd, start, size - start)
 
     def map(self, size: int) -> mmap.mmap:
         with _translated(self.path):

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from headrace.kernel.clock import Clock
 from headrace.kernel.errors import Damaged
-from headrace.log.active import ActiveSegment, prepare_active
+from headrace.log.active import ActiveSegment, prepare_active, reserves
 from headrace.log.body import BodyDecoder
 from headrace.log.damage import Damage, Recovery
 from headrace.log.disk import Disk, File
@@ -178,7 +178,7 @@ def _recover_active(
     assert name is not None
     file = disk.open(directory / str(name), write=True)
     view = View(file, salt=meta.salt, finalized=False, copying=meta.settings.containers is not None)
-    created_us = clock.now_us()
+    created_us, reserving = clock.now_us(), reserves(meta)
     try:
         start = read_start(view, str(name))
         meta, state, created_us = start.meta, start.state, start.header.time_us
@@ -188,7 +188,7 @@ def _recover_active(
         state.next_index = name.first_index
     first = view.header(0)
     start_bytes = first.frame_bytes if first else 0
-    active = ActiveSegment(name, file, start_bytes, created_us)
+    active = ActiveSegment(name, file, start_bytes, created_us, reserving=reserving)
     scanner = Scanner(view, str(name), name.first_index, BodyDecoder(meta.schema))
     folded = fold_segment(scanner, state, active, findings.damages)
     active.offset = folded.end

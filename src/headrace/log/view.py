@@ -3,7 +3,8 @@
 Finalized segments never change, so they are memory-mapped, and the batches handed out point into the
 map. The active segment only grows: headers are read with `pread`, and a body is taken from the map only
 when its frame is complete, because a complete frame is never cut (a torn one may be, and touching a
-mapped page behind the end of a file kills the process). Containers are written over and over, so their
+mapped page behind the end of a file kills the process). Its last 64 KiB are never mapped: so much may be
+reserved there for frames to come, and a torn one ends in it. Containers are written over and over, so their
 bytes are always copied before they are checked.
 
 Pages that a scan has left behind are given back to the kernel as it goes, so that reading a large log
@@ -22,6 +23,8 @@ from headrace.log.frame import HEADER_BYTES, Header, decode_header
 _RELEASE_BYTES = 8 << 20
 _REMAP_BYTES = 1 << 20
 _PAGE = mmap.PAGESIZE
+RESERVED_BYTES = 64 << 10
+"""At most so much behind the last frame of an active segment is zeros, reserved for the next ones."""
 
 
 class View:
@@ -59,7 +62,8 @@ class View:
         start, end = offset + HEADER_BYTES, offset + header.frame_bytes
         if end > self.size and end > self.refresh():
             return None
-        if end > self._mapped_bytes and self.size >= self._mapped_bytes + _REMAP_BYTES and not self._copying:
+        grown = self._mappable() - self._mapped_bytes
+        if end > self._mapped_bytes and grown >= _REMAP_BYTES and not self._copying:
             self._remap()
         if end <= self._mapped_bytes and self._mapped is not None:
             self._release_before(offset)
@@ -67,11 +71,15 @@ class View:
         data = self.file.read(header.body_bytes, start)
         return pa.py_buffer(data) if len(data) == header.body_bytes else None
 
+    def _mappable(self) -> int:
+        return self.size if self.finalized else self.size - RESERVED_BYTES
+
     def _remap(self) -> None:
-        if self.size:
-            self._map = self.file.map(self.size)
+        size = self._mappable()
+        if size:
+            self._map = self.file.map(size)
             self._mapped = pa.py_buffer(self._map)
-        self._mapped_bytes = self.size
+        self._mapped_bytes = size
         self._released = 0
 
     def _release_before(self, offset: int) -> None:
