@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import cast
 
-from headrace.client.errors import CannotConnect, ConnectionLost, NoAnswer
+from headrace.client.errors import ConnectionLost, NoAnswer, nobody
 from headrace.client.node_line import NodeLine
 from headrace.client.upgrade import Handshake, address, request
 from headrace.kernel.dead_lines import watch
@@ -31,7 +31,7 @@ class LoopConduits:
         try:
             _, conduit = await asyncio.wait_for(opening, node.patience.connect_s)
         except (OSError, TimeoutError) as error:
-            raise CannotConnect(f"nobody answers at {node.url} ({error}): is it running?") from error
+            raise nobody(node.url, error) from error
         try:
             await conduit.begin(request(node, path, word, headers))
         except BaseException:

@@ -10,7 +10,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 
-from headrace.client.errors import CannotConnect, ConnectionLost, NoAnswer
+from headrace.client.errors import ConnectionLost, NoAnswer, nobody
 from headrace.client.node_line import NodeLine
 from headrace.client.upgrade import Handshake, address, request
 from headrace.kernel.dead_lines import watch
@@ -63,18 +63,12 @@ class PlainConduits:
         node, (host, port) = self._node, address(self._node)
         try:
             connected = socket.create_connection((host, port), node.patience.connect_s)
-        except OSError as error:
-            raise CannotConnect(f"nobody answers at {node.url} ({error}): is it running?") from error
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        watch(connected, node.patience.answer_s)
-        if node.tls is not None:
-            try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            watch(connected, node.patience.answer_s)
+            if node.tls is not None:  # which closes it, if it fails
                 connected = node.tls.wrap_socket(connected, server_hostname=host)
-            except (OSError, ssl.SSLError) as error:
-                connected.close()
-                raise CannotConnect(
-                    f"{node.url} cannot be trusted, or does not speak TLS ({error})"
-                ) from error
+        except OSError as error:
+            raise nobody(node.url, error) from error
         connected.settimeout(node.patience.answer_s)
         with self._lock:
             self._socket = connected
