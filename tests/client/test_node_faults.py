@@ -26,7 +26,7 @@ from server.http_node import Daemon
 from stream.samples import Number, in_thread, until
 
 CAMPAIGN = bool(os.environ.get("HEADRACE_CAMPAIGN"))
-ROUNDS = 50 if CAMPAIGN else 2
+ROUNDS = 50 if CAMPAIGN else 1
 ENTRIES = 20_000 if CAMPAIGN else 1_500
 SOON = Patience(pause=Backoff(first_s=0.005, factor=1.5, longest_s=0.1))
 HARMS = {"cuts": lambda: Cutting(Random(1), 3_000), "delays": lambda: Delaying(Random(2), 0.002)}
@@ -168,12 +168,11 @@ def test_what_is_in_doubt_is_told_apart_from_what_comes_next(place: Path) -> Non
 
 
 def test_a_publisher_whose_node_is_gone_for_good_ends_with_an_error(place: Path) -> None:
-    daemon = Daemon(place / "data")
-    store = hr.connect(f"http://127.0.0.1:{daemon.port}", patience=Patience(away_s=0.2))
-    publisher = store.stream("s", Number).publisher()
-    publisher.publish(Number(1))
-    publisher.flush()
-    daemon.kill()
+    with node(place / "data") as url:
+        store = hr.connect(url, patience=Patience(away_s=0.2))
+        publisher = store.stream("s", Number).publisher()
+        publisher.publish(Number(1))
+        publisher.flush()
     publisher.publish(Number(2))
     with pytest.raises(hr.HeadraceError):
         publisher.close()

@@ -11,11 +11,13 @@ import pytest
 from tests.cli.running import headrace
 
 import headrace as hr
+from conformance.faces import node
 from headrace.client import aio
 from headrace.client.errors import CannotConnect
 from headrace.client.fj import connect
 from headrace.client.node_line import Patience
 from headrace.kernel.backoff import Backoff
+from headrace.server.tls import server_context
 from headrace.server.tokens import TokenFile
 from server.certificates import self_signed
 from server.http_node import Daemon
@@ -106,9 +108,8 @@ def untrusted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     place = tmp_path_factory.mktemp(request.param)
     cert, key = self_signed(place, days=-1 if request.param == "expired" else 2)
     trusted = cert if request.param == "expired" else self_signed(place, "other")[0]
-    daemon = Daemon(place / "store", "--tls-cert", str(cert), "--tls-key", str(key))
-    yield Safe(f"https://localhost:{daemon.port}", 0, trusted, "")
-    daemon.kill()
+    with node(place / "store", server_context(cert, key)) as url:
+        yield Safe(url, 0, trusted, "")
 
 
 def test_a_certificate_that_is_not_to_be_trusted_is_told_in_one_line(untrusted: Safe, place: Path) -> None:
@@ -136,7 +137,7 @@ def test_a_certificate_that_is_not_to_be_trusted_is_told_in_one_line(untrusted: 
     assert outcome.code == 1
     messages += outcome.err.splitlines()[-1:]
     for message in messages:
-        assert "the certificate of https://localhost:" in message
+        assert "the certificate of https://127.0.0.1:" in message
         assert "\n" not in message
 
 
@@ -144,10 +145,5 @@ def test_http_where_tls_is_spoken_and_tls_where_it_is_not(safe: Safe, place: Pat
     with pytest.raises(hr.HeadraceError) as raised:
         hr.connect(safe.url.replace("https:", "http:"), patience=HASTY)
     assert "\n" not in str(raised.value)
-    daemon = Daemon(place / "store")
-    try:
-        with pytest.raises(CannotConnect) as raised:
-            hr.connect(f"https://localhost:{daemon.port}", patience=HASTY)
-        assert "TLS" in str(raised.value)
-    finally:
-        daemon.kill()
+    with node(place / "store") as url, pytest.raises(CannotConnect, match="TLS"):
+        hr.connect(url.replace("http:", "https:"), patience=HASTY)

@@ -6,6 +6,7 @@ All nodes of these tests live in one loop, in a thread of their own, so that one
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
@@ -50,12 +51,12 @@ def clients() -> Loop:
 
 
 @contextmanager
-def node(path: Path, **options: Any) -> Iterator[str]:
+def node(path: Path, tls: ssl.SSLContext | None = None, **options: Any) -> Iterator[str]:
     """A node over the store at `path`; its URL."""
 
     async def start(store: hr.Store) -> tuple[Node, HttpServer]:
         made = Node(store, **options)
-        return made, await HttpServer.start(made, "127.0.0.1", 0)
+        return made, await HttpServer.start(made, "127.0.0.1", 0, tls=tls)
 
     async def stop() -> None:
         await server.stop()
@@ -64,7 +65,7 @@ def node(path: Path, **options: Any) -> Iterator[str]:
     with hr.open(path) as store:
         running, server = nodes().run(start(store))
         try:
-            yield f"http://127.0.0.1:{server.address[1]}"
+            yield f"{'https' if tls else 'http'}://127.0.0.1:{server.address[1]}"
         finally:
             nodes().run(stop())
 
