@@ -120,3 +120,19 @@ def test_a_follower_that_falls_behind_reads_by_itself_and_comes_back(node: Serve
             assert next(slow).value == b"last"
         del slow
         until(lambda: node.desk.followers == 0, "the follower to be forgotten")
+
+
+def test_a_follower_that_joins_while_the_desk_ends_is_not_forgotten(node: Served) -> None:
+    node.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}})
+    node.ask.done("POST", "/streams/s", [{"n": 1}])
+    desk, join = node.desk, node.desk.broadcast.join
+
+    def ended_meanwhile(index: int) -> Follower | None:
+        ended = threading.Event()
+        desk._loop.call_soon_threadsafe(lambda: (desk.end_followers(), ended.set()))
+        assert ended.wait(30)
+        return join(index)
+
+    desk.broadcast.join = ended_meanwhile  # type: ignore[method-assign]
+    assert node.ask("GET", "/streams/s?follow=true&format=arrow").table.num_rows == 1
+    assert desk.broadcast.followers == 0

@@ -17,6 +17,7 @@ import pyarrow.dataset as ds
 import pytest
 
 pytest.importorskip("pyspark")
+from tests.spark.queries import CAMPAIGN
 
 import headrace as hr
 from headrace.kernel.errors import NotFound, SchemaMismatch
@@ -113,6 +114,7 @@ def test_an_archive_is_read_by_everybody(spark: SparkSession, store: hr.Store, p
     assert [number for (number,) in found] == numbers
 
 
+@pytest.mark.skipif(not CAMPAIGN, reason="most of a minute: make campaign runs it")
 def test_a_killed_archive_goes_on_and_every_entry_is_in_one_file(
     spark: SparkSession, store: hr.Store, place: Path
 ) -> None:

@@ -16,7 +16,7 @@ from tests.cli.running import headrace
 from tests.server.certificates import self_signed
 from tests.server.http_node import Daemon
 from tests.spark import jobs
-from tests.spark.queries import publish
+from tests.spark.queries import CAMPAIGN, publish
 
 import headrace as hr
 from headrace.client.remote import RemoteStore
@@ -118,6 +118,7 @@ def test_a_query_puts_jobs_once_and_dead_ones_are_redriven(
         redrive(spark, safe.url, "dying", token="hr_wrong", ca=safe.ca)
 
 
+@pytest.mark.skipif(not CAMPAIGN, reason="most of a minute: make campaign runs it")
 def test_tail_produce_gives_what_plain_python_gives(spark: SparkSession, safe: SafeNode, place: Path) -> None:
     values = jobs.market(300)
     with safe.connected() as store:

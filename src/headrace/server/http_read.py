@@ -83,8 +83,10 @@ class ReadRoutes:
         follower = await self._node.in_pool(desk.broadcast.join, pieces.reached)
         if follower is None:
             return
-        pieces.close()
         try:
+            if desk.ending:  # since before it joined: nobody would tell it
+                return
+            pieces.close()
             while made := await follower.more():
                 for chunk in made:
                     await response.write(chunk)

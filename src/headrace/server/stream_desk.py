@@ -127,6 +127,7 @@ class StreamDesk:
         self._closing = True
         self._tell_room()
         self._queue.put(None)
+        self._held_elsewhere.set()  # so that the thread that watches sees that it is over
         if self._watched is not None:
             self._watched.stop()
         self.end_followers()
