@@ -171,6 +171,17 @@ def test_what_waits_counts_as_held_until_it_is_answered(node: Served) -> None:
     until(lambda: node.server.door.held_bytes == 0)
 
 
+def test_a_publisher_that_goes_before_its_answer_is_let_go_of_once(node: Served) -> None:
+    for sequence in range(20):
+        pipe = Publisher(node)
+        pipe.send(batch(sequence, sequence))
+        pipe.socket.close()
+    until(lambda: node.node.under_way == 0 and node.server.door.connections == 0)
+    there = numbers(node)  # what was whole when it came is published, answered or not
+    assert there == sorted(set(there))
+    until(lambda: node.server.door.held_bytes == 0)
+
+
 def test_a_token_that_is_taken_away_ends_the_pipe(place: Path) -> None:
     with hr.open(place / "store") as store:
         store.stream("s", pa.schema([pa.field("n", pa.int64(), nullable=False)]))

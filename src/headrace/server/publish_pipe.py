@@ -149,9 +149,10 @@ class PublishPipe(asyncio.Protocol):
     # --- bounds
 
     def _let_go(self) -> None:
-        """Nothing is held any more but what is half sent."""
-        self._visit.let_go_of(self._held - self._requests.held)
-        self._held = self._requests.held
+        """Nothing is held any more but what is half sent. If the peer has gone, the visit let go of all."""
+        if self._transport is not None:
+            self._visit.let_go_of(self._held - self._requests.held)
+            self._held = self._requests.held
 
     def _bound(self) -> None:
         if self._transport is None:
