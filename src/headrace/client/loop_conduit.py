@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import cast
 
 from headrace.client.errors import ConnectionLost, NoAnswer, nobody
@@ -101,11 +101,11 @@ class LoopConduit(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _in_time(self, coming: asyncio.Future[None] | asyncio.Task[object] | object) -> None:
+    async def _in_time(self, coming: Awaitable[object]) -> None:
         patience = self._node.patience
         try:
             async with asyncio.timeout(patience.answer_s):
-                await coming  # type: ignore[misc]
+                await coming
         except TimeoutError as error:
             raise NoAnswer(f"{self._node.url} said nothing for {patience.answer_s:g} s") from error
 
