@@ -42,9 +42,7 @@ class Pipe:
                 self._conduit = await self._conduits.open(self._path, PIPE, self._headers)
             await self._conduit.send(request.head, request.body)
             raw = await self._answer(self._conduit)
-        except (
-            BaseException
-        ):  # interrupted, too: an answer is under way that the next must not take for its own
+        except BaseException:  # interrupted, too: the next must not take this answer for its own
             self.close()
             raise
         told: dict[str, Any] = msgspec.json.decode(raw)

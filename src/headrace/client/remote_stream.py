@@ -15,6 +15,7 @@ from headrace.client.feed import Feed, Item, tell
 from headrace.client.loop_thread import LoopThread
 from headrace.client.plain_conduit import PlainConduit, PlainConduits
 from headrace.client.remote_target import RemoteIds, RemoteTarget
+from headrace.kernel.errors import HeadraceError
 from headrace.log.cursor import OnDamage
 from headrace.log.damage import Damage, Report
 from headrace.log.info import LogInfo
@@ -169,13 +170,23 @@ class RemoteScan:
                     return item
                 self._seen = max(self._seen, item.stop_lost or 0)
                 tell(item, self._where, self._on_damage)
-            elif self._follow and self._is_idle():
+            elif not self._take():
                 return None
-            else:
-                items = drive(self._feed.more())
-                self.done = not items
-                self._ready.extend(items)
         return None
+
+    def _take(self) -> bool:
+        """Take what comes next from the feed; False if nothing has come yet, or this was stopped."""
+        try:
+            if self._follow and self._is_idle():
+                return False
+            items = drive(self._feed.more())
+        except HeadraceError:
+            if self.stopped:  # it was let go, and nobody is to be told how
+                return False
+            raise
+        self.done = not items
+        self._ready.extend(items)
+        return True
 
     def _is_idle(self) -> bool:
         """Whether all is read that was there, and nothing has come."""
