@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from headrace.kernel.errors import DiskFull
 from headrace.log import Containers, Finalize, Log, Settings, repair
+from small_disk import small_disk
 
 from .entries import SCHEMA, Entry, batch_of
 from .judge import look, read_all
@@ -21,22 +21,9 @@ KIB = 1024
 @pytest.fixture
 def small(place: Path) -> Iterator[Path]:
     """A file system of 1 MiB with a ballast of 128 KiB in it."""
-    path = place / "small"
-    path.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(path)]
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command here")
-    if done.returncode:
-        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
-    try:
+    with small_disk(place / "small", "1m") as path:
         (path / "ballast").write_bytes(bytes(128 * KIB))
         yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 def fill(log: Log, entries: dict[int, Entry], size: int) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ from headrace.journal import JournalSettings, open_journal
 from headrace.journal.value_operations import NewValue
 from headrace.kernel.clock import ManualClock
 from headrace.kernel.errors import Broken, DiskFull, HeadraceError
+from small_disk import small_disk
 
 from .disks import FailingDisk
 from .journal_steps import START_US, STEPS, Held, Step, Worker, held, make_small
@@ -140,21 +139,8 @@ def test_a_sync_that_fails_while_the_tail_is_poured_acknowledges_nothing_afterwa
 @pytest.fixture
 def full(place: Path) -> Iterator[Path]:
     """A file system of 40 MiB."""
-    path = place / "full"
-    path.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    command = ["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command here")
-    if done.returncode:
-        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
-    try:
+    with small_disk(place / "full", "40m") as path:
         yield path
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from headrace.client import aio
 from headrace.client.node_line import Patience
 from headrace.kernel.backoff import Backoff
 from headrace.kernel.errors import DiskFull
+from small_disk import small_disk
 from stream.samples import Named, Number, until
 
 from .http_node import Served, served
@@ -45,21 +44,8 @@ class SmallDisk:
 
 @pytest.fixture
 def disk(place: Path) -> Iterator[SmallDisk]:
-    path = place / "small"
-    path.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    command = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("there is no mount command here")
-    if done.returncode:
-        pytest.skip(f"no small file system can be mounted here: {done.stderr.strip()}")
-    try:
+    with small_disk(place / "small", "48m") as path:
         yield SmallDisk(path)
-    finally:
-        subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
 @pytest.fixture
