@@ -22,6 +22,7 @@ from typer.core import TyperCommand
 from headrace.cli.console import Console
 from headrace.cli.journal_on_node import OnNode
 from headrace.cli.journal_verbs import Embedded, Remote, Verbs
+from headrace.cli.options import Ca, Token
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, opened_store
 from headrace.kernel.errors import Refused
 from headrace.store import Store, open_store
@@ -41,14 +42,6 @@ Server = Annotated[
     typer.Option(
         "--server", metavar="URL|HOST:PORT", help="Use a node's journal, or the one served there over FJ."
     ),
-]
-Token = Annotated[
-    str | None,
-    typer.Option(envvar="HEADRACE_TOKEN", help="The token that the node asks for.", show_default=False),
-]
-Ca = Annotated[
-    Path | None,
-    typer.Option("--ca", metavar="FILE", help="Certificates to trust, for https.", show_default=False),
 ]
 _USAGE: type[Any] = typer.BadParameter.__bases__[0]
 

@@ -16,11 +16,20 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 Json = Annotated[bool, typer.Option("--json", help="For machines: JSON, one object a line.")]
+Token = Annotated[
+    str | None,
+    typer.Option(envvar="HEADRACE_TOKEN", help="The token that the node asks for.", show_default=False),
+]
+Ca = Annotated[
+    Path | None,
+    typer.Option("--ca", metavar="FILE", help="Certificates to trust, for https.", show_default=False),
+]
 
 _Command = Callable[..., None]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headrace.cli.options import Ca, Token
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, opened_store, opened_stream
 from headrace.kernel.errors import MissingExtra
 
@@ -57,14 +58,8 @@ class Where:
             show_default=False,
         ),
     ] = None
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="HEADRACE_TOKEN", help="The token that the node asks for.", show_default=False),
-    ] = None
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Certificates to trust, for https.", show_default=False),
-    ] = None
+    token: Token = None
+    ca: Ca = None
 
     @property
     def given(self) -> Path | str:

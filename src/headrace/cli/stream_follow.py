@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headrace.cli.console import Console
-from headrace.cli.options import Json, with_options
+from headrace.cli.options import Ca, Json, Token, with_options
 from headrace.cli.quantities import format_size, plural
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName, opened_store
 from headrace.kernel.errors import MissingExtra
@@ -20,14 +19,8 @@ from headrace.store import open_store
 class Source:
     """How the node is reached."""
 
-    token: Annotated[
-        str | None,
-        typer.Option(envvar="HEADRACE_TOKEN", help="The token that the node asks for.", show_default=False),
-    ] = None
-    ca: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Certificates to trust, for https.", show_default=False),
-    ] = None
+    token: Token = None
+    ca: Ca = None
 
 
 @with_options
