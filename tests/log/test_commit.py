@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from pathlib import Path
 
 import pytest
 
 from headrace.kernel.errors import Broken, DiskFailed, Retryable
 from headrace.log import Log
-from headrace.log.commit import GroupCommit
+from headrace.log.commit import GroupCommit, _Turn
 
 from .samples import ORDERS, orders
 
@@ -46,6 +47,62 @@ def test_those_who_come_while_a_sync_runs_share_the_next_one() -> None:
         thread.join(30)
     assert commit.commits == 10
     assert commit.syncs == 2
+
+
+def test_a_leader_that_is_interrupted_lets_the_next_one_lead() -> None:
+    first_runs, go_on = threading.Event(), threading.Event()
+    outcomes: list[BaseException | int] = [KeyboardInterrupt(), 2]
+
+    def sync_now() -> int:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, BaseException):
+            first_runs.set()
+            assert go_on.wait(30)
+            raise outcome
+        return outcome
+
+    commit = GroupCommit(sync_now)
+    interrupted: list[BaseException] = []
+
+    def lead() -> None:
+        try:
+            commit.sync(1)
+        except KeyboardInterrupt as error:
+            interrupted.append(error)
+
+    leader, follower = threading.Thread(target=lead), threading.Thread(target=commit.sync, args=(2,))
+    leader.start()
+    assert first_runs.wait(30)
+    follower.start()
+    go_on.set()
+    for thread in (leader, follower):
+        thread.join(30)
+        assert not thread.is_alive()
+    assert len(interrupted) == 1
+    commit.sync(2)
+    assert commit.syncs == 2
+
+
+def test_who_is_interrupted_while_waiting_is_not_waited_for() -> None:
+    commit = GroupCommit(lambda: 9)
+    turns = [_Turn(1), _Turn(2)]
+    commit._leading, commit._waiting = True, deque(turns)
+    for turn in turns:
+        turn.come = _Interrupted()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):  # it waits its turn
+        commit._waited(turns[1])
+    assert list(commit._waiting) == turns[:1]
+    turns[0].leads = True  # it was to lead, and nobody else is there
+    commit._waiting.clear()
+    with pytest.raises(KeyboardInterrupt):
+        commit._waited(turns[0])
+    commit.sync(3)
+    assert commit.syncs == 1
+
+
+class _Interrupted:
+    def acquire(self) -> None:
+        raise KeyboardInterrupt
 
 
 def test_what_is_durable_already_costs_no_sync() -> None:
