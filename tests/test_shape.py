@@ -212,7 +212,6 @@ def test_every_module_of_the_log_has_a_test_or_a_reason() -> None:
     """`tests/` mirrors `src/headrace/`."""
     tested_elsewhere = {
         "active": "test_appender",
-        "batcher": "test_queue",
         "claim": "test_copy",
         "damage": "test_verify",
         "doubt": "tests/crash",

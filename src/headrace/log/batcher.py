@@ -6,8 +6,10 @@ them and appends it; rows that arrive meanwhile stay for the next. This needs no
 that fills the columns and the one that flushes, because a list is appended to, sliced and cut atomically.
 
 Flushing happens when asked for, when a limit is reached, and by itself some time after the first row came
-in, unless its owner flushes always. An error of a flush in the background is kept for the next caller. Rows
-are forgotten only once they are in the log, so what a full disk refuses is tried again.
+in, unless its owner flushes always. When a limit is reached, the rows are written at once and synced in the
+background, while the next ones come in; not more than one such portion is ever waited for. An error of the
+background is kept for the next caller. Rows are forgotten only once they are in the log, so what a full disk
+refuses is tried again.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ class FlushPolicy:
     """Flush by itself after the first of these."""
 
     writes: int = 1_000_000
+    """The call that makes it so many returns when all are durable."""
     bytes: int = 4 << 20
+    """So much is gathered in memory; then it is written, and synced while the next records come in."""
     seconds: float = 1.0
 
 
@@ -58,6 +62,12 @@ class Batcher:
         self._linger_s = linger_s
         self._lock = threading.Lock()
         self._wanted = threading.Event()
+        """There are rows."""
+        self._hurry = threading.Event()
+        """There is something to sync at once, or the batcher is closing."""
+        self._synced = threading.Event()
+        """Nothing is waiting for the background's sync but what came last."""
+        self._synced.set()
         self._closing = threading.Event()
         self._failure: HeadraceError | None = None
         self._thread: threading.Thread | None = None
@@ -91,6 +101,18 @@ class Batcher:
         self.check()
         self.write_out()
         self._log.sync()
+
+    def overflow(self) -> None:
+        """A limit is reached: what is filled in goes into the log now, and is durable soon."""
+        self.check()
+        self._synced.wait()
+        self.write_out()
+        if self._thread is None:
+            self._log.sync()
+            return
+        self._synced.clear()
+        self._wanted.set()
+        self._hurry.set()
 
     def write_out(self) -> None:
         """Everything filled in so far is in the log."""
@@ -163,15 +185,20 @@ class Batcher:
     def _run(self) -> None:
         while True:
             self._wanted.wait()
-            if self._closing.wait(self._linger_s) if self._linger_s else self._closing.is_set():
+            hurried = self._hurry.wait(self._linger_s)
+            if self._closing.is_set():
                 return
-            self._wanted.clear()
-            self.idle = True
             try:
-                self.write_out()
+                if hurried:  # rows that came since stay where they are: they have time
+                    self._hurry.clear()
+                else:
+                    self._wanted.clear()
+                    self.idle = True
+                    self.write_out()
                 self._log.sync()
             except HeadraceError as error:
                 self._failure = error
+            self._synced.set()
 
     def close(self) -> None:
         """Flush and stop; safe to call again."""
@@ -183,5 +210,6 @@ class Batcher:
             self._closing.set()
             self.idle = True  # so that the next row comes to `wake`, which refuses it
             self._wanted.set()
+            self._hurry.set()
             if self._thread is not None:
                 self._thread.join()

@@ -79,7 +79,7 @@ class Writer:
             try:
                 if size > RECORD_BYTES_MAX:
                     raise TooLarge(f"a record of {size} bytes: at most {RECORD_BYTES_MAX} are allowed")
-                batcher.flush()
+                (batcher.flush if at >= last else batcher.overflow)()
             except HeadraceError:
                 if batcher.take_back():
                     readdress()

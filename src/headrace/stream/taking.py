@@ -164,7 +164,7 @@ def make():
     def flush_now(at):
         nonlocal index, last_key
         try:
-            batcher.flush()
+            batcher.overflow()
         except HeadraceError:
             if batcher.take_back():
                 index, last_key = at - 1, prior_key
