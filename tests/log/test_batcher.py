@@ -77,6 +77,18 @@ def test_not_more_than_one_portion_waits_for_the_sync(tmp_path: Path) -> None:
         assert values(log) == [b"1", b"2"]
 
 
+def test_who_waits_to_overflow_is_let_go_when_it_is_closed(tmp_path: Path) -> None:
+    with _batching(tmp_path) as (rows, batcher, _log):
+        batcher._synced.clear()
+        rows.append(b"1")
+        waiting = threading.Thread(target=batcher.overflow)
+        waiting.start()
+        batcher.slow.go_on.set()
+        batcher.close()
+        waiting.join(60)
+        assert not waiting.is_alive()
+
+
 def test_rows_that_come_after_an_overflow_are_flushed_in_their_time(tmp_path: Path) -> None:
     with _batching(tmp_path, linger_s=0.01) as (rows, batcher, log):
         batcher.slow.go_on.set()

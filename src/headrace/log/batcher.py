@@ -213,3 +213,4 @@ class Batcher:
             self._hurry.set()
             if self._thread is not None:
                 self._thread.join()
+            self._synced.set()  # whoever waits in another thread is told by the log that it is closed
