@@ -36,6 +36,8 @@ lists = st.one_of(
         lambda sizes: [record(number, size) for number, size in enumerate(sizes)],
         st.lists(st.integers(0, 50) | st.integers(0, 9000), max_size=60),
     ),
+    # full of what looks like the heads of small records, where those of others would stand
+    st.lists(st.sampled_from([b"\xc4\x05\xc4\x05\xc4", b"\x05\xc4\x05\xc4", b"\xc4\x05" * 3]), max_size=60),
 )
 
 

@@ -1,8 +1,15 @@
 """Packing: a list of bytes becomes Arrow arrays that fit the processor's cache.
 
-Records of one size, which is the usual case, are joined, and share their offsets with all others of that
-size. That takes two looks at each record, one for its size and one for its bytes: `bytes.join` refuses what
-has no bytes, and what has more of them than `len` says shows in the sum.
+Records of one size, which is the usual case, share their offsets with all others of that size. What is left
+to do is to see that they are of one size, and to put them behind each other.
+
+Small ones are written as MessagePack, which takes a quarter of the time of `len` of each and a `join` of all.
+There every record has a head of two bytes, which says that it is bytes, and how many:
+
+    head of the list │ C4 size │ record │ C4 size │ record │ ...
+
+If the first head is as expected, the second stands where it would if all were of one size; and so on. So
+all are, if and only if every head is as expected and nothing is left over. Then the heads are taken out.
 """
 
 from __future__ import annotations
@@ -11,12 +18,16 @@ from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+import msgspec
 import pyarrow as pa
 
 from headrace.kernel.errors import Refused
 
 CHUNK_BYTES = 1 << 20
 """Arrays of about this size stay in the processor's cache on their way to the kernel."""
+_SMALL_BYTES = 255
+"""Up to this size a head of MessagePack has two bytes."""
+_encoder = msgspec.msgpack.Encoder()
 
 
 def pack(
@@ -35,13 +46,12 @@ def pack(
     while at < len(records):
         size = len(records[at])
         part = records[at : at + _step(size, len(records) - at, chunk_bytes)]
-        if _all_have(size, part):
-            yield _even(part, size, chunk_bytes)
-        else:
+        even = _even(part, size, chunk_bytes)
+        if even is None:
             part = part[: max(1, chunk_bytes // (size + 4))]
             if sum(map(len, part)) > 2 * chunk_bytes:
                 part = part[:1]  # sizes differ a lot: take them one by one
-            yield pa.array(part, pa.binary())
+        yield pa.array(part, pa.binary()) if even is None else even
         at += len(part)
 
 
@@ -49,15 +59,11 @@ def _one_even(records: Sequence[bytes], chunk_bytes: int) -> pa.Array | None:
     """The one array of all records, if they are of one size and not too many; else None."""
     try:
         size = len(records[0])
-        if _step(size, len(records), chunk_bytes) == len(records) and _all_have(size, records):
-            return _even(records, size, chunk_bytes)
-    except (TypeError, BufferError):
-        pass  # something is not bytes, but may be as good
-    return None
-
-
-def _all_have(size: int, records: Sequence[bytes]) -> bool:
-    return list(map(len, records)).count(size) == len(records)
+    except TypeError:
+        return None
+    if _step(size, len(records), chunk_bytes) < len(records):
+        return None
+    return _even(records, size, chunk_bytes)
 
 
 def _step(size: int, left: int, chunk_bytes: int) -> int:
@@ -68,13 +74,45 @@ def _step(size: int, left: int, chunk_bytes: int) -> int:
     return -(-left // max(1, round(left * (size + 4) / chunk_bytes)))
 
 
-def _even(records: Sequence[bytes], size: int, chunk_bytes: int) -> pa.Array:
-    """Records of one size; TypeError if something is larger than it says."""
-    data, count = b"".join(records), len(records)
-    if len(data) != count * size:
-        raise TypeError("not all of them are bytes")
+def _even(records: Sequence[bytes], size: int, chunk_bytes: int) -> pa.Array | None:
+    """The array of these records, if all of them are bytes of that size; else None."""
+    count = len(records)
+    data = _small(records, size) if size <= _SMALL_BYTES else _large(records, size)
+    if data is None:
+        return None
     offsets = _offsets(size, chunk_bytes).slice(0, (count + 1) * 4)
     return pa.Array.from_buffers(pa.binary(), count, [None, offsets, pa.py_buffer(data)], 0)
+
+
+def _small(records: Sequence[bytes], size: int) -> bytearray | None:
+    """The records behind each other, by way of MessagePack."""
+    data, count, step = bytearray(), len(records), size + 2
+    try:
+        _encoder.encode_into(records, data)
+    except Exception:  # whatever it is that cannot be encoded: it is not bytes
+        return None
+    begin = 1 if count < 1 << 4 else 3 if count < 1 << 16 else 5
+    if (
+        len(data) != begin + count * step
+        or data[begin::step] != b"\xc4" * count
+        or data[begin + 1 :: step] != bytes((size,)) * count
+    ):
+        return None
+    del data[:begin]
+    del data[::step]
+    del data[:: step - 1]
+    return data
+
+
+def _large(records: Sequence[bytes], size: int) -> bytes | None:
+    """The same for records among which `len` of each does not count for much."""
+    try:
+        if list(map(len, records)).count(size) < len(records):
+            return None
+        data = b"".join(records)
+    except (TypeError, BufferError):  # not all of them are bytes
+        return None
+    return data if len(data) == len(records) * size else None
 
 
 def as_bytes(data: object) -> bytes:
