@@ -1,13 +1,14 @@
 """A line: one blocking socket and the conversation on it, with as few system calls as there can be.
 
-One request is one send and one recv. The time limit is the socket's own (SO_RCVTIMEO): Python's would
-cost a poll for each. Many requests are sent while replies are read, so that neither side waits for the
-other with full buffers.
+One request is one send and one recv, or a few that find nothing if the answer is expected at once
+(`kernel.alertness`). The time limit is the socket's own (SO_RCVTIMEO): Python's would cost a poll for each.
+Many requests are sent while replies are read, so that neither side waits for the other with full buffers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import struct
@@ -18,6 +19,7 @@ from typing import Protocol
 from headrace.client.conversation import Conversation, lost
 from headrace.client.errors import CannotConnect, NoAnswer
 from headrace.journal.errors import BadRequest
+from headrace.kernel.alertness import Alertness, lookout
 from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import Closed, HeadraceError
 from headrace.wire.fj import Function, Limits, Reply, Request
@@ -61,6 +63,7 @@ class Line:
         self._timeout = timeout
         self._talk: Conversation[int] = Conversation(limits)
         self._gone: HeadraceError | None = None
+        self._alertness = Alertness()
 
     @classmethod
     def connect(cls, host: str, port: int, timeout: float, limits: Limits | None = None) -> Line:
@@ -108,13 +111,15 @@ class Line:
         data = self._talk.ask(request, 0)
         try:
             self._socket.sendall(data)
-            heard = self._hear()
+            look_until = self._alertness.begin()
+            heard = self._hear(self._look(look_until) if look_until else b"")
             if not heard:
                 end = time.monotonic() + self._timeout
                 while not heard:
                     if time.monotonic() > end:
                         raise BlockingIOError
                     heard = self._hear()
+            self._alertness.end()
         except OSError as error:
             raise self._broken(error) from error
         except (
@@ -183,8 +188,24 @@ class Line:
             self._broken("interrupted")
             raise
 
-    def _hear(self) -> list[tuple[int, Reply]]:
-        data = self._socket.recv(RECEIVE_BYTES)
+    def _look(self, end: float) -> bytes:
+        """What comes until then, without sleeping; b"" if nothing does."""
+        if not lookout.take():
+            return b""
+        receive = self._socket.recv
+        try:
+            while not lookout.wanted and time.monotonic() < end:
+                try:
+                    return receive(RECEIVE_BYTES, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    os.sched_yield()
+        finally:
+            lookout.leave()
+        return b""
+
+    def _hear(self, data: bytes = b"") -> list[tuple[int, Reply]]:
+        """What was received, or is when it comes, as replies."""
+        data = data or self._socket.recv(RECEIVE_BYTES)
         if not data:
             raise self._broken("the server closed it")
         heard = self._talk.hear(data)

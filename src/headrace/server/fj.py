@@ -6,7 +6,8 @@
 
 Everything that has arrived on a connection is done in one go, under one lock, in the thread of the event
 loop; that touches memory only. A thread beside it brings the events to the disk, and each reply leaves when
-its request is safe. Requests that come meanwhile share the next sync.
+its request is safe. Requests that come meanwhile share the next sync. While a client asks one thing after the
+other, the loop does not sleep between them (`kernel.alertness`).
 
 A peer is bounded in everything: the size of a frame, how much may wait to be sent to it (then nothing more is
 read from it), how many requests a second, how many connections there are.
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 
 from headrace.journal import checks
 from headrace.journal.journal import Journal
+from headrace.kernel.alertness import Alertness
 from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import HeadraceError
 from headrace.server.fj_connection import Connection
@@ -75,6 +78,11 @@ class FjServer:
         self._wake = threading.Event()
         self._stopping = False
         self._committer = threading.Thread(target=self._commit, name="headrace-fj", daemon=True)
+        self._alertness = Alertness()
+        self._look_until = 0.0
+        """For the next request that comes alone."""
+        self._awake = False
+        """Whether the loop looks for it instead of sleeping."""
         self._waiting: dict[bytes, set[Connection]] = {}
         self._alarm: asyncio.TimerHandle | None = None
 
@@ -159,6 +167,7 @@ class FjServer:
     def handle_one(self, connection: Connection, request: Request) -> None:
         """`handle` for a request that came alone, as those of a client that waits for each answer do."""
         engine = self.engine
+        self._alertness.end()
         operation, size = self.functions.operation(request, connection)
         result: Reply | HeadraceError
         try:
@@ -177,6 +186,20 @@ class FjServer:
         self.requests += 1
         if ticket and (self._waiting or engine.listeners.any):
             self._changed(ticket)
+
+    def expect_another(self) -> None:
+        """A request that came alone was done: look for the next one, if it is likely to come at once."""
+        self._look_until = self._alertness.begin()
+        if self._look_until and not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._stay_awake)
+
+    def _stay_awake(self) -> None:
+        """Not while the other thread waits for the disk: it needs Python's lock when it comes back."""
+        self._awake = not self._unsafe and time.monotonic() < self._look_until
+        if self._awake:
+            os.sched_yield()
+            self._loop.call_soon(self._stay_awake)
 
     def _changed(self, ticket: int) -> None:
         """Those who listen or wait are told: of jobs at once, of values when they are safe."""

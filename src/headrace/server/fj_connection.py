@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
             request = requests[0]
             if request[0] != _QUIT:
                 self._server.handle_one(self, request)
+                self._server.expect_another()
                 return
         self._backlog += requests
         self._work()
