@@ -20,6 +20,7 @@ from headrace.kernel.errors import (
 )
 from headrace.kernel.limits import NOTE_BYTES_MAX, WRITER_ID_BYTES_MAX, WRITERS_MAX
 from headrace.log import Finalize, Log, Settings
+from headrace.log.segment_reader import Batch, Head
 
 from .samples import (
     ORDERS,
@@ -439,3 +440,26 @@ def test_more_than_a_container_takes_is_refused_before_anything_is_written(tmp_p
             log.append_group([blob(200_000)] * 3, writer="w", sequence=1)
         assert all_bytes(log.path) == before
         assert log.append(blob(100)) == 1
+
+
+@pytest.mark.parametrize("write_buffers", [1, 4])
+def test_what_is_told_as_it_is_written_is_what_readers_see(tmp_path: Path, write_buffers: int) -> None:
+    """With several write buffers nothing is told: what is held back cannot be seen by others yet."""
+    told: list[Batch | Head] = []
+    settings = Settings(write_buffers=write_buffers, finalize=Finalize(entries=7))
+    with Log.open(tmp_path / "log", ORDERS, settings, order_by="at") as log:
+        log.tell(told.extend)
+        log.append(orders_at([1, 2, 3]))
+        log.append_group([orders_at([4]), orders_at([5, 6])], writer="w", sequence=1)
+        log.head(8)
+        log.append(pa.Table.from_batches([orders_at([8, 9]), orders_at([10])]))
+        log.append_group([orders_at([99])], writer="w", sequence=1)  # repeated: nothing is written
+        log.sync()
+        if write_buffers > 1:
+            assert not told
+            return
+        assert told == list(iter(log.cursor(0).next, None))
+        log.truncate(6)
+        del told[:]
+        log.append(orders_at([20]))
+        assert told == list(iter(log.cursor(6).next, None))[-1:]

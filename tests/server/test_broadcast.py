@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.client import aio
-from headrace.server.broadcast import BEHIND_BYTES, Follower, Piece
+from headrace.server.broadcast import BEHIND_BYTES, Connection, Follower, Piece
 from headrace.server.http_limits import HttpLimits
 from stream.samples import Number, in_thread, until
 
@@ -30,34 +32,46 @@ def url(node: Served) -> str:
     return f"http://127.0.0.1:{node.ask.port}"
 
 
+class Line:
+    """A connection whose other end takes nothing."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.sent))
+
+    def is_closing(self) -> bool:
+        return False
+
+
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 20), st.integers(0, 12))
 def test_a_follower_is_handed_what_comes_next_or_leaves(rows: list[int], index: int, start: int) -> None:
     """Whatever was read before it joined, and wherever it is: what it gets has neither gap nor double."""
-
-    async def followed() -> list[bytes]:
-        follower, at = Follower(index), start
-        for count in rows:
-            follower.hand(Piece(at, at + count, b"%d+%d" % (at, count)))
-            at += count
-        assert follower.index <= max(at, index)
-        follower.leave()
-        return await follower.more()
-
+    line, at = Line(), start
+    follower = Follower(index, line)
+    for count in rows:
+        follower.hand(Piece(at, at + count, b"%d+%d" % (at, count)))
+        at += count
+    assert follower.index <= max(at, index)
     at = index
-    for piece in asyncio.run(followed()):
+    for piece in line.sent:
         first, count = map(int, piece.split(b"+"))
         assert first == at
         at += count
+    assert follower.index == at
 
 
 def test_a_follower_that_takes_nothing_leaves_before_it_costs_much() -> None:
-    async def followed() -> int:
-        follower = Follower(0)
-        for n in range(100):
-            follower.hand(Piece(n, n + 1, bytes(1 << 20)))
-        return sum(map(len, await follower.more()))
-
-    assert BEHIND_BYTES <= asyncio.run(followed()) <= BEHIND_BYTES + (2 << 20)
+    line = Line()
+    follower = Follower(0, line)
+    for n in range(100):
+        follower.hand(Piece(n, n + 1, bytes(1 << 20)))
+    assert follower.gone.is_set()
+    assert BEHIND_BYTES <= line.get_write_buffer_size() <= BEHIND_BYTES + (2 << 20)
 
 
 def test_many_followers_hear_entries_and_heads_from_whoever_publishes(node: Served, place: Path) -> None:
@@ -109,12 +123,12 @@ def test_a_follower_that_falls_behind_reads_by_itself_and_comes_back(node: Serve
             publisher.publish(data[0])
             publisher.flush()
             assert next(slow).value == data[0]
-            until(lambda: node.desk.broadcast.followers == 1, "the follower to be there")
+            until(lambda: len(node.desk.broadcast.followers) == 1, "the follower to be there")
             for each in data[1:]:
                 publisher.publish(each)
             publisher.flush()
             assert [next(slow).value for _ in data[1:]] == data[1:]
-            until(lambda: node.desk.broadcast.followers == 1, "the follower to be back")
+            until(lambda: len(node.desk.broadcast.followers) == 1, "the follower to be back")
             publisher.publish(b"last")
             publisher.flush()
             assert next(slow).value == b"last"
@@ -127,12 +141,21 @@ def test_a_follower_that_joins_while_the_desk_ends_is_not_forgotten(node: Served
     node.ask.done("POST", "/streams/s", [{"n": 1}])
     desk, join = node.desk, node.desk.broadcast.join
 
-    def ended_meanwhile(index: int) -> Follower | None:
+    def ended_meanwhile(index: int, connection: Connection) -> Follower | None:
         ended = threading.Event()
         desk._loop.call_soon_threadsafe(lambda: (desk.end_followers(), ended.set()))
         assert ended.wait(30)
-        return join(index)
+        return join(index, connection)
 
     desk.broadcast.join = ended_meanwhile  # type: ignore[method-assign]
-    assert node.ask("GET", "/streams/s?follow=true&format=arrow").table.num_rows == 1
-    assert desk.broadcast.followers == 0
+    with (
+        socket.create_connection(("127.0.0.1", node.ask.port), timeout=60) as line,
+        line.makefile("rb") as it,
+    ):
+        line.sendall(
+            b"GET /streams/s?follow=true HTTP/1.1\r\nHost: localhost\r\n"
+            b"Connection: Upgrade\r\nUpgrade: headrace-feed\r\n\r\n"
+        )
+        _head, _, body = it.read().partition(b"\r\n\r\n")  # to its end
+    assert pa.ipc.open_stream(body).read_all().column("n").to_pylist() == [1]
+    assert not desk.broadcast.followers

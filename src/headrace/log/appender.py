@@ -9,7 +9,7 @@ an error leaves it as it was. After a failure that leaves the disk in doubt noth
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -29,7 +29,11 @@ from headrace.log.recover import recover
 from headrace.log.replace_active import cut_log, plan_cut
 from headrace.log.retention import removable, remove_trimmed
 from headrace.log.roll import containers_used, must_roll, next_segment
+from headrace.log.segment_reader import Batch, Head
 from headrace.log.state import Commit, LogState, encode_commit
+
+Told = Callable[[Sequence[Batch | Head]], None]
+"""Is told of batches and moves of HEAD as they are written, just as readers will see them."""
 
 
 class Written(NamedTuple):
@@ -59,6 +63,7 @@ class Appender:
         self._durable_head = state.head_key
         self.tickets = 0
         self.failure: Broken | None = None
+        self.told: Told | None = None
         self._disk = disk
         self._directory = directory
         self._lock = lock
@@ -97,6 +102,8 @@ class Appender:
         if commit is not None:
             self.framing.add_marker(frames, Kind.COMMIT, end.next_index, end.head, body=encode_commit(commit))
         self.take(frames)
+        if self.told is not None and not self._held:
+            self.told([Batch.of(*each) for each in zip(frames.headers, batches, strict=False)])
         return base
 
     def head(self, key: int) -> None:
@@ -111,6 +118,8 @@ class Appender:
         frames = Frames()
         self.framing.add_marker(frames, Kind.HEAD, self.state.next_index, key)
         self.take(frames)
+        if self.told is not None and not self._held:
+            self.told([Head(key, self.state.next_index)])
 
     def trim(self, before: int) -> None:
         """Declare entries below `before` gone, and remove the segments that hold no others."""
@@ -264,7 +273,7 @@ class Appender:
                 self._lock,
                 self._clock,
             )
-            after.tickets = self.tickets
+            after.tickets, after.told = self.tickets, self.told
             after.begin(recovered.base_index, recovered.lost_until)
             if recovered.meta.schema != self.meta.schema:
                 after.roll()  # the log was cut in a segment of an older schema

@@ -30,7 +30,7 @@ from headrace.kernel.errors import (
     Trimmed,
 )
 from headrace.kernel.limits import NOTE_BYTES_MAX, WRITER_ID_BYTES_MAX
-from headrace.log.appender import Appender
+from headrace.log.appender import Appender, Told
 from headrace.log.commit import GroupCommit
 from headrace.log.cursor import Cursor
 from headrace.log.damage import Recovery
@@ -197,6 +197,10 @@ class Log(ReadVerbs):
                 raise Trimmed(f"cannot cut at {index}: the log begins at {state.base_index}")
             if index < state.next_index:
                 self._appender = appender.cut(index)
+
+    def tell(self, told: Told) -> None:
+        """From now on `told` is told of what is written, in the thread that does and before it may go on."""
+        self._writer().told = told
 
     # --- what only its writer knows
 

@@ -39,6 +39,12 @@ class Batch:
     time_us: int
     epoch: int
 
+    @classmethod
+    def of(cls, header: Header, records: pa.RecordBatch) -> Batch:
+        """The batch of a frame."""
+        keys = header.first_key, header.last_key
+        return cls(header.base_index, records, *keys, header.time_us, header.epoch)
+
     @property
     def next_index(self) -> int:
         return self.base_index + int(self.records.num_rows)
@@ -157,8 +163,7 @@ class SegmentReader:
         except Damaged as error:
             return self.damage_here("body", str(error)) if self._settled() else Pause.NOT_YET
         self._pass(header)
-        keys = header.first_key, header.last_key
-        return Batch(header.base_index, records, *keys, header.time_us, header.epoch)
+        return Batch.of(header, records)
 
     def damage_here(self, kind: DamageKind, what: str, lost_until: int | None = None) -> Damage | Pause:
         """Get over the bad place: look for the next good frame and say what lies between.

@@ -1,11 +1,14 @@
-"""The broadcast of a stream: what comes to it, read and packed once for all who follow it.
+"""The broadcast of a stream: what comes to it, packed once for all who follow it.
 
 A follower that is behind reads by itself, in the node's pool. One that has caught up joins the broadcast, and
-is handed the very bytes that all others there get: whatever a thousand followers cost, it is not a thousand
+is sent the very bytes that all others there get: whatever a thousand followers cost, it is not a thousand
 times reading. One that does not take them in time, and one that finds itself elsewhere, leaves it and
 reads by itself again, from where it is.
 
-    thread that publishes, or watches:   read()  ──►  pieces  ──►  loop:  every Follower's queue
+    thread that publishes, or watches:   read()  ──►  pieces  ──►  loop:  every Follower's connection
+
+What this node publishes is not read at all: the log tells of it as it is written (`told`). What others do is
+read from the files, and so is everything that does not follow from what was told.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
 
 from headrace.kernel.errors import HeadraceError
-from headrace.log.segment_reader import Batch
+from headrace.log.segment_reader import Batch, Head
 from headrace.server.http_chunks import ArrowChunks
 from headrace.stream.scan import Scan
 from headrace.stream.stream import Stream
@@ -34,41 +39,37 @@ class Piece(NamedTuple):
     data: bytes
 
 
+class Connection(Protocol):
+    """What a follower needs of a transport."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def get_write_buffer_size(self) -> int: ...
+
+    def is_closing(self) -> bool: ...
+
+
 class Follower:
-    """Somebody who has caught up. `index` is what it gets next."""
+    """Somebody who has caught up. `index` is what it gets next; once it is `gone` it gets no more."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, index: int, connection: Connection) -> None:
         self.index = index
-        self._pieces: deque[bytes] = deque()
-        self._bytes = 0
-        self._gone = False
-        self._come = asyncio.Event()
-
-    async def more(self) -> list[bytes]:
-        """What has come, at least one piece; [] if it has to read by itself."""
-        if not self._pieces and not self._gone:
-            await self._come.wait()
-        taken, self._bytes = list(self._pieces), 0
-        self._pieces.clear()
-        if not self._gone:
-            self._come.clear()
-        return taken
+        self.gone = asyncio.Event()
+        self._connection = connection
 
     def hand(self, piece: Piece) -> None:
-        if self._gone or piece.next < self.index or piece.first < self.index == piece.next:
+        if self.gone.is_set() or piece.next < self.index or piece.first < self.index == piece.next:
             return
-        if piece.first != self.index or self._bytes > BEHIND_BYTES:
-            self.leave()
+        connection = self._connection
+        if (
+            piece.first != self.index
+            or connection.is_closing()
+            or connection.get_write_buffer_size() > BEHIND_BYTES
+        ):
+            self.gone.set()
             return
-        self._pieces.append(piece.data)
-        self._bytes += len(piece.data)
+        connection.write(piece.data)
         self.index = piece.next
-        self._come.set()
-
-    def leave(self) -> None:
-        """It gets what it was handed, and no more."""
-        self._gone = True
-        self._come.set()
 
 
 class Broadcast:
@@ -77,35 +78,46 @@ class Broadcast:
         self._stream = stream
         self._soon = soon
         self._lock = threading.Lock()
-        self._scan: Scan | None = None
         self._chunks: ArrowChunks | None = None
+        """None: nobody follows."""
+        self._index = 0
+        """What comes next."""
+        self._told: deque[Batch | Head] = deque()
+        """What was written since the last time. Filled and emptied without the lock."""
+        self._scan: Scan | None = None
+        """Where it reads what it was not told of."""
         self._followers: set[Follower] = set()
 
     # --- in threads
 
-    def join(self, index: int) -> Follower | None:
+    def join(self, index: int, connection: Connection) -> Follower | None:
         """A follower who gets everything from `index` on; None if it is farther already."""
         with self._lock:
-            if self._scan is None:
-                self._scan = Scan(self._stream.log, self._stream.schema, index, None)
-                self._chunks = ArrowChunks(self._stream, self._scan.schema)
-            if self._scan.index > index:
+            if self._chunks is None:
+                self._chunks = ArrowChunks(self._stream, self._stream.schema)
+                self._index = index
+            if self._index > index:
                 return None
-            follower = Follower(index)
+            follower = Follower(index, connection)
             self._followers.add(follower)
         self.read()  # what has come since it looked
         return follower
 
+    def told(self, items: Sequence[Batch | Head]) -> None:
+        """These were written. They go on with the next `read`."""
+        if self._chunks is not None:
+            self._told.extend(items)
+
     def read(self) -> None:
         """Hand on what has come since the last time."""
-        if self._scan is None:
+        if self._chunks is None:
             return
         with self._lock:
             if not self._followers:
                 self._close()
                 return
             try:
-                pieces = self._read()
+                pieces = [self._piece(item) for item in self._news(self._chunks.schema)]
             except HeadraceError:  # each of them finds out by itself, and tells its reader
                 self._close()
                 self._soon(self.end)
@@ -113,19 +125,42 @@ class Broadcast:
         if pieces:
             self._soon(self._hand, pieces)
 
-    def _read(self) -> list[Piece]:
-        assert self._scan is not None
-        assert self._chunks is not None
-        pieces: list[Piece] = []
-        while True:
-            item: Any = self._scan.next()
-            if item is None:
-                return pieces
+    def _news(self, schema: pa.Schema) -> list[Batch | Head]:
+        """What has come, from what was told if that is all of it."""
+        told, index = list[Batch | Head](), self._index
+        while self._told:
+            told.append(self._told.popleft())
+        for item in told:
             first = item.base_index if isinstance(item, Batch) else item.next_index
-            pieces.append(Piece(first, item.next_index, b"".join(self._chunks.chunks(item))))
+            if first != index or (isinstance(item, Batch) and not item.records.schema.equals(schema)):
+                told = []
+                break
+            index = item.next_index
+        if told:
+            self._index = index
+            return told
+        return self._read(schema)
+
+    def _read(self, schema: pa.Schema) -> list[Batch | Head]:
+        if self._scan is not None and self._scan.index != self._index:
+            self._scan.close()
+            self._scan = None
+        if self._scan is None:
+            self._scan = Scan(self._stream.log, schema, self._index, None)
+        items: list[Batch | Head] = []
+        while (item := self._scan.next()) is not None:
+            items.append(item)
+        self._index = self._scan.index
+        return items
+
+    def _piece(self, item: Batch | Head) -> Piece:
+        assert self._chunks is not None
+        first = item.base_index if isinstance(item, Batch) else item.next_index
+        return Piece(first, item.next_index, b"".join(self._chunks.chunks(item)))
 
     def _close(self) -> None:
-        scan, self._scan = self._scan, None
+        scan, self._scan, self._chunks = self._scan, None, None
+        self._told.clear()
         if scan is not None:
             scan.close()
 
@@ -136,8 +171,8 @@ class Broadcast:
     # --- in the loop
 
     @property
-    def followers(self) -> int:
-        return len(self._followers)
+    def followers(self) -> frozenset[Follower]:
+        return frozenset(self._followers)
 
     def leave(self, follower: Follower) -> None:
         self._followers.discard(follower)
@@ -145,7 +180,7 @@ class Broadcast:
     def end(self) -> None:
         """All read by themselves from now on."""
         for follower in list(self._followers):
-            follower.leave()
+            follower.gone.set()
         self._followers.clear()
 
     def _hand(self, pieces: list[Piece]) -> None:

@@ -129,8 +129,8 @@ class ArrowChunks:
     """
 
     def __init__(self, stream: Stream, schema: pa.Schema) -> None:
+        self.schema = schema
         self._stream = stream
-        self._schema = schema
         self._empty = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
         self._sink = io.BytesIO()
         self._writer = pa.ipc.new_stream(self._sink, schema)
@@ -138,7 +138,7 @@ class ArrowChunks:
 
     def begin(self) -> bytes:
         """What comes before all batches."""
-        return self._schema.serialize().to_pybytes()  # type: ignore[no-any-return]
+        return self.schema.serialize().to_pybytes()  # type: ignore[no-any-return]
 
     def chunks(self, item: Any) -> list[bytes]:
         if not isinstance(item, Batch):

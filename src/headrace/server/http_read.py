@@ -57,7 +57,7 @@ class ReadRoutes:
                 if not made and not pieces.over:
                     if move is None:
                         break
-                    await (self._follow(request, response, desk, pieces) if wanted.whole else move.wait())
+                    await (self._follow(request, desk, pieces) if wanted.whole else move.wait())
             await _send(request, response, pieces, [pieces.end()])
             await response.write_eof()
         except ConnectionError:
@@ -76,23 +76,22 @@ class ReadRoutes:
                 step.add_done_callback(lambda done: pieces.close())
         return response
 
-    async def _follow(
-        self, request: web.Request, response: web.StreamResponse, desk: StreamDesk, pieces: Pieces
-    ) -> None:
-        """Send what comes to the stream's broadcast, until the reader has fallen behind or the desk ends."""
-        follower = await self._node.in_pool(desk.broadcast.join, pieces.reached)
+    async def _follow(self, request: web.Request, desk: StreamDesk, pieces: Pieces) -> None:
+        """Let the stream's broadcast send what comes, until the reader has fallen behind or the desk ends."""
+        if request.transport is None:
+            raise ConnectionResetError
+        follower = await self._node.in_pool(desk.broadcast.join, pieces.reached, request.transport)
         if follower is None:
             return
         try:
             if desk.ending:  # since before it joined: nobody would tell it
                 return
             pieces.close()
-            while made := await follower.more():
-                for chunk in made:
-                    await response.write(chunk)
-                pieces.reached = desk.followed_to[request.protocol] = follower.index
+            desk.followed_to.pop(request.protocol, None)
+            await follower.gone.wait()
         finally:
             desk.broadcast.leave(follower)
+            pieces.reached = follower.index
         await self._node.in_pool(pieces.go_on)
 
 
@@ -130,8 +129,8 @@ class _Reading:
 
     @property
     def whole(self) -> bool:
-        """Whether it gets just what all others get who follow the stream."""
-        return self.arrow and self.until is None and self.count is None and self.columns is None
+        """Whether it gets just the bytes that all others get who follow the stream."""
+        return self.raw and self.until is None and self.count is None and self.columns is None
 
     @classmethod
     def of(cls, request: web.Request, desk: StreamDesk) -> _Reading:

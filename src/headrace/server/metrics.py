@@ -63,7 +63,8 @@ class NodeMetrics(Collector):
             syncs.add_metric(name, desk.sync_times.buckets(), desk.sync_times.total_s)
             readers.add_metric(name, desk.followers)
             there = desk.stream.next_index
-            lag.add_metric(name, max(0, there - min([*desk.followed_to.values(), there])))
+            reached = [*desk.followed_to.values(), *(each.index for each in desk.broadcast.followers)]
+            lag.add_metric(name, max(0, there - min([*reached, there])))
             end.add_metric(name, there)
         yield from (entries, size, syncs, readers, lag, end)
 

@@ -58,7 +58,7 @@ class StreamDesk:
         self.sync_times = SyncTimes()
         self.followers = 0
         self.followed_to: dict[object, int] = {}
-        """Of each reader that follows, the index that it gets next."""
+        """Of each reader that follows and is not in the broadcast, the index that it gets next."""
         self.copies: set[Copying] = set()
         """Copies of the stream that are being sent to."""
         self.ending = False
@@ -193,7 +193,7 @@ class StreamDesk:
             for each in wanted:
                 try:
                     if publisher is None:
-                        publisher = self.stream.publisher(background=False)
+                        publisher = self.stream.publisher(background=False, told=self.broadcast.told)
                         self._held_elsewhere.clear()
                     results.append(each.work(publisher))
                 except Exception as error:

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.errors import WriterTaken
+from headrace.log.appender import Told
 from headrace.log.cursor import OnDamage
 from headrace.log.damage import Report
 from headrace.log.info import LogInfo
@@ -47,11 +48,14 @@ class Stream(Listening):
 
     # --- publishing
 
-    def publisher(self, *, take_over: bool = False, background: bool = True) -> Publisher:
+    def publisher(
+        self, *, take_over: bool = False, background: bool = True, told: Told | None = None
+    ) -> Publisher:
         """The stream's one publisher, or PublisherTaken.
 
         `take_over` takes it from whoever has it: that one can publish and acknowledge nothing more. Entries
-        are written in the background; without `background`, only when `flush` is called.
+        are written in the background; without `background`, only when `flush` is called. `told` is told of
+        batches and moves of HEAD as they are written.
         """
         self._check()
         try:
@@ -66,6 +70,8 @@ class Stream(Listening):
                 self._reopen()
             unique_by, window = self._unique()
             unique = open_ids(log, unique_by, window) if unique_by else None
+            if told is not None:
+                log.tell(told)
             publisher = Publisher(
                 log,
                 self._declaration,
