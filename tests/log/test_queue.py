@@ -143,6 +143,25 @@ def test_flushing_happens_by_itself_after_some_time(tmp_path: Path) -> None:
             assert back.read() == b"one"
 
 
+@pytest.mark.parametrize("sizes", [[20], [20, 20, 20, 7], [0, 1, 300]])
+def test_whatever_was_written_last_is_flushed_by_itself_whatever_else_goes_on(
+    place: Path, sizes: list[int]
+) -> None:
+    """The background flushes all the time, while records come in runs of one size and of others."""
+    often = headrace.FlushPolicy(seconds=0.0, bytes=2_000)
+    written = 0
+    with headrace.writer(place / "topic", flush=often) as out, headrace.reader(place / "topic") as records:
+        for round_ in range(60):
+            for _ in range(round_):
+                assert out.write(bytes(sizes[written % len(sizes)])) == written
+                written += 1
+            while records.address < written:  # nobody writes now: only the background can bring the rest
+                assert records.wait(60)
+                for data in records:
+                    assert len(data) in sizes
+    assert written == 60 * 59 // 2
+
+
 def test_addresses_are_right_while_a_flush_runs_in_the_background(tmp_path: Path) -> None:
     count, before = 30_000, sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # threads take turns as often as they can

@@ -122,7 +122,9 @@ class Ledger:
             except Exception as error:  # memory knows more than the disk from here on, whatever it was
                 raise self._broken(error) from error
             self._unpoured += events
-            if tail.bytes > TAIL_BYTES // 2 and not self._wake.is_set():  # to set it again takes a microsecond
+            if (
+                tail.bytes > TAIL_BYTES // 2 and not self._wake.is_set()
+            ):  # to set it again takes a microsecond
                 self._wake.set()
         return self.upcoming
 

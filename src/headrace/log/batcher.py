@@ -54,6 +54,8 @@ class Batcher:
         """Whether nobody has asked for a flush since the last: then who adds a row calls `wake`."""
         self.restart: Callable[[], None] = lambda: None
         """Called after each flush: the owner starts counting its limits anew."""
+        self.rest: Callable[[], None] = lambda: None
+        """Called when it has become idle, from any thread."""
         self.next_index = log.next_index
         """The index of the first row that is not in the log yet."""
         self._log = log
@@ -193,12 +195,16 @@ class Batcher:
                     self._hurry.clear()
                 else:
                     self._wanted.clear()
-                    self.idle = True
+                    self._rest()
                     self.write_out()
                 self._log.sync()
             except HeadraceError as error:
                 self._failure = error
             self._synced.set()
+
+    def _rest(self) -> None:
+        self.idle = True
+        self.rest()
 
     def close(self) -> None:
         """Flush and stop; safe to call again."""
@@ -208,7 +214,7 @@ class Batcher:
             self.flush()
         finally:
             self._closing.set()
-            self.idle = True  # so that the next row comes to `wake`, which refuses it
+            self._rest()  # so that the next row comes to `wake`, which refuses it
             self._wanted.set()
             self._hurry.set()
             if self._thread is not None:

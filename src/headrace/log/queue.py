@@ -55,30 +55,50 @@ class Writer:
         self.write = self._make_write(policy)
 
     def _make_write(self, policy: FlushPolicy) -> Callable[[bytes], int]:
-        """`write` as a closure: local variables make it about twice as fast as a method."""
+        """`write` as a closure: local variables make it about twice as fast as a method.
+
+        Most records have the size of the one before. As long as they do, it is known beforehand at which
+        address a limit will be reached, and nothing else need be counted. While nobody is going to flush
+        (`Batcher.idle`), that is at once. Whoever flushes, in whatever thread, sets it anew.
+        """
         batcher, pending = self._batcher, self._pending
-        address = batcher.next_index - 1
-        bytes_left, last = policy.bytes, address + policy.writes
+        address = since = batcher.next_index - 1
+        usual, room = 0, policy.bytes
+        """The size of the last record, and what could be taken at the address `since`."""
+        last, limit = since + policy.writes, 0
+        """The addresses at which there are enough records, and at which to `attend` to anything at all."""
 
         def write(data: bytes) -> int:
-            nonlocal address, bytes_left
+            nonlocal address
+            if type(data) is bytes and len(data) == usual:
+                pending.append(data)
+                address = at = address + 1
+                return at if at < limit else attend(at)
+            return write_other(data)
+
+        def write_other(data: bytes) -> int:
+            nonlocal address, since, usual, room, limit
             if type(data) is not bytes:
                 data = as_bytes(data)
             pending.append(data)
-            address = at = address + 1
-            bytes_left = left = bytes_left - len(data)
-            if left <= 0 or at >= last or batcher.idle:
-                return attend(at, len(data))
-            return at
+            room -= (address - since) * usual
+            address = at = since = address + 1
+            usual = len(data)
+            room -= usual
+            limit = min(last, at + room // (usual or 1))
+            return at if at < limit and not batcher.idle else attend(at)
 
-        def attend(at: int, size: int) -> int:
+        def attend(at: int) -> int:
+            nonlocal limit
+            left = room - (at - since) * usual
+            limit = min(last, at + left // (usual or 1))  # before it wakes anybody, who may set it to 0
             if batcher.idle:
                 batcher.wake()
-            if bytes_left > 0 and at < last:
+            if left > 0 and at < last:
                 return at
             try:
-                if size > RECORD_BYTES_MAX:
-                    raise TooLarge(f"a record of {size} bytes: at most {RECORD_BYTES_MAX} are allowed")
+                if usual > RECORD_BYTES_MAX:
+                    raise TooLarge(f"a record of {usual} bytes: at most {RECORD_BYTES_MAX} are allowed")
                 (batcher.flush if at >= last else batcher.overflow)()
             except HeadraceError:
                 if batcher.take_back():
@@ -87,14 +107,19 @@ class Writer:
             return at
 
         def restart() -> None:
-            nonlocal bytes_left, last  # the address is the writing thread's alone
-            bytes_left, last = policy.bytes, address + policy.writes
+            nonlocal since, room, last, limit  # the address is the writing thread's alone
+            since, room, last = address, policy.bytes, address + policy.writes
+            limit = 0 if batcher.idle else min(last, since + room // (usual or 1))
+
+        def rest() -> None:
+            nonlocal limit
+            limit = 0
 
         def readdress() -> None:
             nonlocal address
             address = batcher.next_index + len(pending) - 1
 
-        batcher.restart = restart
+        batcher.restart, batcher.rest = restart, rest
         self._readdress = readdress
         return write
 
