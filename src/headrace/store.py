@@ -26,18 +26,12 @@ from typing import Any
 
 import msgspec
 
+from headrace.journal.copy import JournalCopy, follow, unfollow
 from headrace.journal.engine import LOG_DIRECTORY, Engine
+from headrace.journal.errors import JournalTaken
 from headrace.journal.journal import Journal
 from headrace.journal.settings import JournalSettings
-from headrace.kernel.errors import (
-    BadSettings,
-    Closed,
-    Damaged,
-    NewerFormat,
-    NotALog,
-    NotFound,
-    WriterTaken,
-)
+from headrace.kernel.errors import BadSettings, Closed, Damaged, NewerFormat, NotALog, NotFound, WriterTaken
 from headrace.kernel.names import checked_name, is_name
 from headrace.log.copy import LogCopy, Origin, release
 from headrace.log.disk import Disk
@@ -158,20 +152,9 @@ class Store:
     def drop(self, name: str) -> None:
         """Remove a stream and all its entries. Nobody may be publishing to it."""
         self._check()
-        path = self._path_of(name)
         if not self._exists(name):
             raise NotFound(f"there is no stream {name!r} in {self.path}")
-        try:
-            lock = WriterLock.acquire(self._disk, path)
-        except WriterTaken as error:
-            raise PublisherTaken(f"stream {name!r} cannot be dropped: {error}") from error
-        gone = path.with_name(f".dropped-{name}-{os.getpid()}")
-        try:
-            self._disk.rename(path, gone)
-            self._disk.sync_dir(path.parent)
-        finally:
-            lock.release()
-        shutil.rmtree(gone, ignore_errors=True)
+        self._remove(self._path_of(name), self._path_of(name), PublisherTaken)
 
     def follow(self, name: str, origin: Origin) -> LogCopy:
         """The stream `name` as a copy of one elsewhere: it begins with its first frame, or goes on.
@@ -214,6 +197,20 @@ class Store:
                 raise BadSettings(f"the journal {name!r} is open with other settings: close it first")
         return journal
 
+    def follow_journal(self, name: str, origin: Origin) -> JournalCopy:
+        """The journal `name` as a copy of one elsewhere: it begins with its first frame, or goes on."""
+        self._check()
+        return follow(self._disk, self._journal_path(name), origin)
+
+    def unfollow_journal(self, name: str) -> Origin:
+        """Make a copy a journal of its own, in which work goes on; where it came from."""
+        return unfollow(self._disk, self._known_journal(name))
+
+    def drop_journal(self, name: str) -> None:
+        """Remove a journal with all it has. Nobody may have it open, or follow into it."""
+        path = self._known_journal(name)
+        self._remove(path, path / LOG_DIRECTORY, JournalTaken)
+
     def journals(self) -> list[str]:
         """The names of all journals."""
         self._check()
@@ -244,6 +241,26 @@ class Store:
         self.close()
 
     # --- inside
+
+    def _remove(self, path: Path, log: Path, taken: type[WriterTaken]) -> None:
+        """It is gone at once, for everybody; then its files go. Nobody may be writing to its log."""
+        try:
+            lock = WriterLock.acquire(self._disk, log)
+        except WriterTaken as error:
+            raise taken(f"{path.name!r} cannot be dropped: {error}") from error
+        gone = path.with_name(f".dropped-{path.name}-{os.getpid()}")
+        try:
+            self._disk.rename(path, gone)
+            self._disk.sync_dir(path.parent)
+        finally:
+            lock.release()
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def _known_journal(self, name: str) -> Path:
+        self._check()
+        if not self.has_journal(name):
+            raise NotFound(f"there is no journal {name!r} in {self.path}")
+        return self._journal_path(name)
 
     def _opened(self, name: str, declaration: Declaration) -> Stream:
         stream = Stream(name, self._path_of(name), declaration)

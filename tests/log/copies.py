@@ -97,7 +97,7 @@ def deliver(copy: LogCopy, pieces: Iterable[bytes]) -> HeadraceError | None:
     try:
         for piece in pieces:
             for portion in parser.feed(piece):
-                copy.trim_to(portion.note.base)
+                copy.noted(portion.note)
                 copy.land(portion.frames)
             copy.sync()
     except HeadraceError as failed:

@@ -21,6 +21,7 @@ EXAMPLES = 400 if os.environ.get("HEADRACE_CAMPAIGN") else 12
 STREAM, JOURNAL = "orders", "pages"
 ENDLESS = {
     "GET /journals/{name}/fj",
+    "GET /journals/{name}/frames",
     "GET /streams/{name}/frames",
     "GET /streams/{name}/pipe",
     "POST /journals/{name}/listen",

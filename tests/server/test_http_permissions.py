@@ -32,7 +32,7 @@ ALLOWED: dict[str, list[str]] = {
 }
 
 
-ENDLESS = {"GET /streams/{name}/frames", "POST /journals/{name}/listen"}
+ENDLESS = {"GET /streams/{name}/frames", "GET /journals/{name}/frames", "POST /journals/{name}/listen"}
 """What goes on for ever: the status is all there is to wait for."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from headrace.cli.journal_care import create, redrive
+from headrace.cli.journal_follow import drop, follow, unfollow
 from headrace.cli.journal_forward import forward
 from headrace.cli.journal_jobs import done, fail, next_job, put
 from headrace.cli.journal_look import ls, stats, watch
@@ -31,4 +32,10 @@ for _name, _verb in (
     ("serve", serve),
 ):
     app.command(_name, cls=JournalCommand)(_verb)
-app.command("forward")(forward)  # its --server is where it sends to
+for _name, _verb in (
+    ("follow", follow),
+    ("unfollow", unfollow),
+    ("drop", drop),
+    ("forward", forward),  # its --server is where it sends to
+):
+    app.command(_name)(_verb)

@@ -82,13 +82,19 @@ def drop(
         with stream_of(opened, name) as stream:
             found = stream.info()
         what = f"stream {name!r} with {plural(found.entries, 'entry', 'entries')}"
-        if not yes:
-            if json or not _on_terminal():
-                raise Refused(f"{what} would be gone for ever: say --yes if you mean it")
-            typer.confirm(f"Remove {what} for ever?", abort=True, err=True)
+        check_meant(what, yes, json)
         opened.drop(name)
     facts = {"name": name, "entries": found.entries, "freed_bytes": found.bytes}
     console.answer(facts, f"dropped {what}, freed {format_size(found.bytes)}")
+
+
+def check_meant(what: str, yes: bool, json: bool) -> None:
+    """Ask whether it is to be removed, unless that was said."""
+    if yes:
+        return
+    if json or not _on_terminal():
+        raise Refused(f"{what} would be gone for ever: say --yes if you mean it")
+    typer.confirm(f"Remove {what} for ever?", abort=True, err=True)
 
 
 def _on_terminal() -> bool:

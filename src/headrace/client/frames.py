@@ -13,9 +13,11 @@ from headrace.log.meta import salt_of
 
 
 @asynccontextmanager
-async def frames_of(line: NodeLine, name: str, claim: Claim | None) -> AsyncIterator[AsyncIterator[bytes]]:
-    """The answer: bytes, of which a `FrameParser` makes sense."""
-    path = path_of("streams", name, "frames") + (f"?{urlencode(_query(claim))}" if claim else "")
+async def frames_of(
+    line: NodeLine, place: tuple[str, str], claim: Claim | None
+) -> AsyncIterator[AsyncIterator[bytes]]:
+    """The answer: bytes, of which a `FrameParser` makes sense. `place`: ("streams", "orders")."""
+    path = path_of(*place, "frames") + (f"?{urlencode(_query(claim))}" if claim else "")
     async with line.reading(path) as response:
         yield response.content.iter_any()
 

@@ -1,11 +1,11 @@
-"""Replicas: a local copy of a node's stream, kept up to date for as long as one wants.
+"""Replicas: a local copy of a node's stream or journal, kept up to date for as long as one wants.
 
     replica = Replica(store, NodeLine("http://there:7400"), "orders")
     await replica.run()         # until stop(), or an error that waiting does not mend
 
 It asks for the frames after what it has, lands them, makes them durable, and goes on. When the line breaks,
-or the node is away, or the disk is full, it tries again, later each time. It has the publisher of the local
-stream all that time. What waiting does not mend is raised: a source that has another history, or has removed
+or the node is away, or the disk is full, it tries again, later each time. Nobody else can write to the local
+one all that time. What waiting does not mend is raised: a source that has another history, or has removed
 what the copy needs, or does not let us in.
 """
 
@@ -29,6 +29,7 @@ from headrace.log.frame_stream import FrameParser, Note, Sent
 from headrace.store import Store
 
 T = TypeVar("T")
+Kinds = Literal["streams", "journals"]
 Phase = Literal["starting", "following", "waiting", "ended"]
 _BACKOFF = Backoff(first_s=0.1, factor=2.0, longest_s=15.0)
 _ONCE_ATTEMPTS = 5
@@ -41,6 +42,7 @@ class ReplicaState:
 
     name: str
     source: Origin
+    kind: Kinds = "streams"
     phase: Phase = "starting"
     next_index: int = 0
     source_end: int | None = None
@@ -65,13 +67,15 @@ class Replica:
         line: NodeLine,
         name: str,
         *,
+        kind: Kinds = "streams",
         local: str | None = None,
         patient: bool = False,
         on_grown: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """A copy of the stream `name` of a node, under that name or a `local` one. The line is its own.
+        """A copy of the stream or journal `name` of a node, under that name or a `local` one.
 
-        `patient` waits for a stream that is not there yet. `on_grown` is told when the copy has a new schema.
+        The line is its own. `patient` waits for one that is not there yet. `on_grown` is told when the copy
+        has a new schema.
         """
         self._store = store
         self._line = line
@@ -80,7 +84,7 @@ class Replica:
         self._copy: LogCopy | None = None
         self._following: asyncio.Task[None] | None = None
         self._stopped = False
-        self.state = ReplicaState(local or name, Origin(line.url, name))
+        self.state = ReplicaState(local or name, Origin(line.url, name), kind)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"headrace-replica-{self.state.name}")
 
     async def run(self, *, once: bool = False) -> None:
@@ -133,14 +137,15 @@ class Replica:
         """Take what comes over one connection; whether that was all that is wanted."""
         copy, state, visit = self._copied(), self.state, _Visit()
         state.connections += 1
-        async with frames_of(self._line, state.source.name, copy.claim) as pieces:
+        async with frames_of(self._line, (state.kind, state.source.name), copy.claim) as pieces:
             async for piece in pieces:
                 state.phase, state.error = "following", ""
                 frames, failed = visit.taken(piece)
+                owed = False
                 if visit.note is not None and failed is None:
                     state.source_end = visit.note.end
-                    copy.trim_to(visit.note.base)
-                if frames:
+                    owed = copy.noted(visit.note)
+                if frames or owed:
                     await self._land(copy, frames)
                 if failed is not None:
                     raise failed
@@ -172,7 +177,8 @@ class Replica:
         return await loop.run_in_executor(self._thread, partial(work, *arguments))
 
     def _open(self) -> None:
-        self._copy = self._store.follow(self.state.name, self.state.source)
+        follow = self._store.follow if self.state.kind == "streams" else self._store.follow_journal
+        self._copy = follow(self.state.name, self.state.source)
         self.state.next_index = self._copy.next_index
 
     def _tidy(self) -> None:

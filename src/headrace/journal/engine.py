@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -31,9 +31,11 @@ from headrace.journal.sweep import Sweep
 from headrace.journal.value_operations import ValueOperations
 from headrace.kernel.clock import Clock, SystemClock
 from headrace.kernel.durations import microseconds
-from headrace.kernel.errors import Closed, Damaged, HeadraceError, WriterTaken
+from headrace.kernel.errors import Closed, Damaged, HeadraceError, IsReplica, WriterTaken
+from headrace.log.copy import Origin
 from headrace.log.disk import Disk
 from headrace.log.log import Log
+from headrace.log.meta import load_meta
 from headrace.log.settings import Finalize, Settings
 from headrace.log.tail import Tail
 
@@ -99,6 +101,11 @@ class Engine:
                 f"the journal {path.name!r} is in use by another process: "
                 "close it there, or share it through `headrace journal serve`"
             ) from error
+        except IsReplica as error:
+            raise IsReplica(
+                f"the journal {path.name!r} is a copy of {Origin.of(load_meta(disk, path / LOG_DIRECTORY))}: "
+                "work with it there, or make it a journal of its own with `headrace journal unfollow`"
+            ) from error
         try:
             if extra is not None and log.meta.extra != extra:
                 log.evolve(log.schema, extra)
@@ -155,6 +162,18 @@ class Engine:
             self._ledger.settle(ticket)
         if self.listeners.any:
             self.listeners.tell(self._ledger.settled)
+
+    def pour(self) -> None:
+        """Everything that was done is in the log, for those who copy it."""
+        with self._ledger.lock:
+            self._check_open()
+        if self._ledger.failure is not None:
+            raise self._ledger.failure
+        self._ledger.pour()
+
+    def copied(self) -> AbstractContextManager[None]:
+        """While this block runs, what is done is in the log soon, and not only after a second."""
+        return self._ledger.copied()
 
     def now(self, operation: Callable[[int], T]) -> T:
         """One operation that nobody need wait for."""

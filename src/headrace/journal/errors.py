@@ -53,6 +53,12 @@ class MemoryFull(Retryable):
     code = "memory_full"
 
 
+class NotWhole(Retryable):
+    """A copy of a journal that has just begun does not have everything yet."""
+
+    code = "not_whole"
+
+
 class JournalTaken(WriterTaken):
     """Another process works with the journal. `headrace journal serve` shares one."""
 

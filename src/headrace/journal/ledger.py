@@ -5,6 +5,7 @@
 An operation queues its events, under the engine's lock, and then waits for `settle`. With durability "fsync"
 the first thread to wait writes what all have queued and syncs it once. Otherwise writing is enough. A thread
 in the background pours the tail into the log when it has grown, or is a second old, and syncs at intervals.
+While somebody copies the log, it pours what is there every 50 ms.
 
 Room in the tail is reserved before an operation changes anything, so a full disk refuses it and leaves all
 as it was. Any other failure of the disk breaks the journal: what was acknowledged is on the disk, and
@@ -14,7 +15,8 @@ opening it again finds it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 import pyarrow as pa
@@ -29,6 +31,7 @@ from headrace.log.tail import TAIL_BYTES, Tail
 
 _NEVER = -1
 _POUR_AFTER_S = 1.0
+_POUR_SOON_S = 0.05
 _BEHIND_BYTES = 16 * TAIL_BYTES
 _EVENT_BYTES = 160
 """More than an event takes beside its key and value."""
@@ -68,6 +71,7 @@ class Ledger:
         self._encode = msgspec.msgpack.Encoder().encode
         self._commit = GroupCommit(self._write_and_sync)
         self._pouring = threading.Lock()
+        self._copies = 0
         self._closing = False
         self._wake = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-journal", daemon=True)
@@ -156,6 +160,18 @@ class Ledger:
                 self._sync(unsynced)
             self._append_turned()
 
+    @contextmanager
+    def copied(self) -> Iterator[None]:
+        """While this block runs, the log is being copied: events are poured soon after they came."""
+        with self.lock:
+            self._copies += 1
+        self._wake.set()
+        try:
+            yield
+        finally:
+            with self.lock:
+                self._copies -= 1
+
     def close(self) -> None:
         self._closing = True
         self._wake.set()
@@ -213,19 +229,22 @@ class Ledger:
 
     def _run(self) -> None:
         interval = self._settings.durability == "interval"
-        pause = min(_POUR_AFTER_S, self._settings.sync_interval_ms / 1000) if interval else _POUR_AFTER_S
-        ticks = 0
+        often = min(_POUR_AFTER_S, self._settings.sync_interval_ms / 1000) if interval else _POUR_AFTER_S
+        waited = 0.0
         while not self._closing:
+            pause = min(often, _POUR_SOON_S) if self._copies else often
             woken = self._wake.wait(pause)
             self._wake.clear()
-            ticks += 1
+            waited += pause
             try:
                 if interval:
                     self._sync_interval()
-                if woken or ticks * pause >= _POUR_AFTER_S:
-                    ticks = 0
+                if woken or waited >= _POUR_AFTER_S:
+                    waited = 0.0
                     self.pour()
                     self.idle()
+                elif self._copies and (self._pending or self._unpoured):
+                    self.pour()
             except Retryable:  # a full disk, or ring: tried again; until then the tail takes what it can hold
                 self._make_room()
             except Exception as error:  # of a thread that nobody watches: the next caller is told

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.journal.copy import check_whole
 from headrace.journal.engine import LOG_DIRECTORY, settings_of
 from headrace.journal.events import Event, to_batch
-from headrace.journal.replay import events_of, replay
+from headrace.journal.replay import STATE, events_of, replay
 from headrace.journal.state import State
 from headrace.kernel.clock import Clock, SystemClock
 from headrace.kernel.errors import Damaged, Trimmed
@@ -32,10 +33,11 @@ def read_state(path: Path, clock: Clock | None = None) -> State:
     disk = Disk()
     for left in reversed(range(_TRIES)):
         with Log.open(path / LOG_DIRECTORY, read_only=True) as log:
+            check_whole(disk, log.path, log.meta)
             settings = replace(settings_of(log), memory_bytes=_ALL)
             state = State(settings, (clock or SystemClock()).now_us())
             try:
-                start = max(read_positions(disk, log.path).get("state", 0), log.first_index)
+                start = max(read_positions(disk, log.path).get(STATE, 0), log.first_index)
                 end = replay(log, start, state)
                 for place, event in _tail_events(disk, path, log, end):
                     state.apply(event, place)

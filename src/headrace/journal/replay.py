@@ -22,6 +22,8 @@ from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.tail import Record, read_tail
 
+STATE = "state"
+"""The position of a journal's log at which replay begins: no event before it counts."""
 _EVENTS = msgspec.msgpack.Decoder(list[Event])
 
 

@@ -18,6 +18,7 @@ from headrace.journal.collection import pieces
 from headrace.journal.columns import column_of
 from headrace.journal.events import Event, Kind
 from headrace.journal.ledger import Ledger
+from headrace.journal.replay import STATE
 from headrace.journal.rows import JobRow, ValueRow, Where
 from headrace.journal.settings import JournalSettings
 from headrace.journal.state import State
@@ -29,7 +30,6 @@ from headrace.log.log import Log
 from headrace.log.positions import PositionFile
 from headrace.log.segment_reader import Batch
 
-_POSITION = "state"
 _SLACK_EVENTS = 20_000
 _SLACK_BYTES = 64 << 20
 _STEP_EVENTS = 20_000
@@ -56,7 +56,7 @@ class Sweep:
         self._ledger = ledger
         self._settings = settings
         self._clock = clock
-        self._position = PositionFile.open(disk, log.path, _POSITION)
+        self._position = PositionFile.open(disk, log.path, STATE)
         self.swept = max(self._position.index, log.first_index)
         """Replay begins here: no event before it counts."""
         self._looked_at = -1

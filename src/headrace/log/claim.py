@@ -40,27 +40,27 @@ class Standing:
     first_index: int
     settled_index: int
     epoch: int
-
-
-_ADVICE = "drop the copy (`headrace stream drop`) and follow anew"
+    noun: str = "stream"
+    """What it is, for people."""
 
 
 def check_claim(disk: Disk, directory: Path, meta: Meta, claim: Claim, at: Standing) -> None:
     """Raise Diverged or Trimmed if a copy cannot go on from this log."""
+    advice = f"drop the copy (`headrace {at.noun} drop`) and follow anew"
     if claim.id != meta.id:
         raise Diverged(
-            f"the copy is of {claim.id}, and this is {meta.id}: the source was replaced by another stream of "
-            f"that name: {_ADVICE}"
+            f"the copy is of {claim.id}, and this is {meta.id}: the source was replaced by another {at.noun} "
+            f"of that name: {advice}"
         )
     if claim.epoch > at.epoch:
         raise Diverged(
             f"the copy has seen epoch {claim.epoch} and the source is at {at.epoch}: one of them was cut, or "
-            f"written to by itself: {_ADVICE}"
+            f"written to by itself: {advice}"
         )
     if claim.next_index < at.first_index:
         raise Trimmed(
             f"the source begins at index {at.first_index}: what the copy lacks from {claim.next_index} on "
-            f"has been removed there: {_ADVICE}"
+            f"has been removed there: {advice}"
         )
     if claim.last is None:
         return
@@ -76,7 +76,7 @@ def check_claim(disk: Disk, directory: Path, meta: Meta, claim: Claim, at: Stand
     what = "ends before it" if here is None else "has others there"
     raise Diverged(
         f"the copy has entries at index {claim.last.base_index} and the source {what}: the source was cut "
-        f"off behind the copy, or the copy was written to: {_ADVICE}"
+        f"off behind the copy, or the copy was written to: {advice}"
     )
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -31,7 +31,7 @@ from headrace.log.appender import Appender
 from headrace.log.claim import Claim, last_batch
 from headrace.log.disk import Disk
 from headrace.log.frame import Kind
-from headrace.log.frame_stream import Sent
+from headrace.log.frame_stream import Note, Sent
 from headrace.log.landing import Landing
 from headrace.log.lock import WriterLock
 from headrace.log.meta import COPY_OF, META_FILE, Meta, load_meta, save_meta
@@ -47,6 +47,9 @@ class Origin:
     url: str
     name: str
 
+    def __str__(self) -> str:
+        return f"{self.name!r} at {self.url}"
+
     @classmethod
     def of(cls, meta: Meta) -> Origin | None:
         """That of a log; None if it is no copy."""
@@ -55,6 +58,9 @@ class Origin:
 
 
 class LogCopy:
+    noun = "stream"
+    """What people call the log."""
+
     def __init__(self, disk: Disk, path: Path, origin: Origin, clock: Clock) -> None:
         """Use `LogCopy.open`."""
         self._disk = disk
@@ -68,15 +74,13 @@ class LogCopy:
     @classmethod
     def open(
         cls, path: Path, origin: Origin, *, disk: Disk | None = None, clock: Clock | None = None
-    ) -> LogCopy:
+    ) -> Self:
         """The copy at `path`, held and recovered; or one that begins with the first frame that lands."""
         copy = cls(disk or Disk(), path, origin, clock or SystemClock())
         if copy._disk.kind(path / META_FILE) == "file":
             meta = load_meta(copy._disk, path)
             if Origin.of(meta) is None:
-                raise Refused(
-                    f"{path} is a stream of its own, not a copy: choose another name for the copy with --as"
-                )
+                raise Refused(f"{path} is a {cls.noun} of its own, not a copy: choose another name with --as")
             if Listing.of(copy._disk.names(path)).segments:  # else it was made, and a crash came
                 appender, _ = open_appender(copy._disk, path, Wanted(), copy._clock, copying=True)
                 copy._hold(appender)
@@ -96,6 +100,15 @@ class LogCopy:
         return 0 if self._appender is None else self._appender.state.next_index
 
     @property
+    def first_index(self) -> int:
+        return 0 if self._appender is None else self._appender.state.base_index
+
+    @property
+    def in_large_group(self) -> bool:
+        """Whether a part of a group is written that does not count yet."""
+        return self._landing is not None and self._landing.in_large_group
+
+    @property
     def broken(self) -> bool:
         """Whether nothing can land any more, because the disk failed: opening it again recovers."""
         return self._appender is not None and self._appender.failure is not None
@@ -104,10 +117,14 @@ class LogCopy:
     def schema(self) -> pa.Schema | None:
         return None if self._appender is None else self._appender.meta.schema
 
-    def trim_to(self, base_index: int) -> None:
-        """The source says where it begins: of what a new copy gets, the entries before that stay hidden."""
+    def noted(self, note: Note) -> bool:
+        """The source says where it stands; whether that is worth a `sync`, though nothing may land.
+
+        Of what a new copy gets, the entries before the source's beginning stay hidden.
+        """
         if self._appender is None:
-            self._base_index = base_index
+            self._base_index = note.base
+        return False
 
     def land(self, sent: Sequence[Sent]) -> None:
         """Append frames; after BadFrame those before the bad one are in the log."""
@@ -118,9 +135,12 @@ class LogCopy:
                 raise BadFrame("frames came before the start frame that says what they are")
             else:
                 self._landing.land(run)
-        state = None if self._appender is None else self._appender.state
-        if self._appender and state and state.base_index < self._base_index <= state.next_index:
-            self._appender.trim(self._base_index)
+        self.let_go(self._base_index)
+
+    def let_go(self, before: int) -> None:
+        """Remove the entries below an index, if the copy reaches so far."""
+        if self._appender is not None and self.first_index < before <= self.next_index:
+            self._appender.trim(before)
 
     def sync(self) -> None:
         """Make all that has landed durable, and tell readers."""
@@ -182,7 +202,7 @@ class LogCopy:
         try:
             there = self._disk.names(self._path)
             if META_FILE in there and Origin.of(load_meta(self._disk, self._path)) is None:
-                raise Refused(f"somebody made a stream at {self._path} meanwhile: choose another name")
+                raise Refused(f"somebody made a {self.noun} at {self._path} meanwhile: choose another name")
             save_meta(self._disk, self._path, meta)
             state = start.state
             active = prepare_active(self._disk, self._path, meta, state, self._clock.now_us()).put(self._disk)

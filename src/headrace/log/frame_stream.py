@@ -53,6 +53,8 @@ class Note(msgspec.Struct, omit_defaults=True):
     """Where the log ends that can be copied: the index after its last settled entry."""
     base: int = 0
     """The first index that is kept there."""
+    state: int = 0
+    """Of a log that is folded: no entry before it counts any more, once all before `end` is there."""
     frames: int = 0
     """How many frames follow."""
     fold: int = 0

@@ -80,6 +80,11 @@ class Landing:
         self._reset()
 
     @property
+    def in_large_group(self) -> bool:
+        """Whether what is written goes on with a group: nothing else may come between."""
+        return bool(self._portions)
+
+    @property
     def _in_group(self) -> bool:
         return bool(self._group.headers or self._portions)
 

@@ -114,14 +114,17 @@ class ReadVerbs:
             cursor.stop()
         return cursor
 
-    def frames(self, claim: Claim | None = None) -> FrameCursor:
-        """The settled frames as they are, for a copy: all, or those after what the copy claims to have."""
+    def frames(self, claim: Claim | None = None, noun: str = "stream") -> FrameCursor:
+        """The settled frames as they are, for a copy: all, or those after what the copy claims to have.
+
+        `noun` is what people call the log, in advice to them.
+        """
         self._show_held()
         meta = load_meta(self._disk, self.path)  # as it is now: another writer may have changed it
         if claim is not None:
             listing = Listing.of(self._disk.names(self.path))
             epoch = max(self._extent().epoch, newest_epoch(self._disk, self.path, listing, meta))
-            standing = Standing(self.first_index, self.settled.next_index, epoch)
+            standing = Standing(self.first_index, self.settled.next_index, epoch, noun)
             check_claim(self._disk, self.path, meta, claim, standing)
         cursor = FrameCursor(self._disk, self.path, meta, lambda: self.settled)
         if claim is not None:

@@ -1,7 +1,8 @@
-"""Frames over HTTP: how a stream is copied to other nodes. docs/protocols/frames.md tells all of it.
+"""Frames over HTTP: how streams and journals are copied to other nodes. docs/protocols/frames.md tells it.
 
 GET    /streams/{name}/frames                                      from the beginning
 GET    /streams/{name}/frames?id=…&from=…&head=…&epoch=…&last=…    from where a copy ends
+GET    /journals/{name}/frames                                     the log of a journal, in the same way
 
 The answer goes on as entries become durable. What is read ahead of a slow copy is bounded: one portion, of
 which the large bodies stand in the mapped file. What ends the answer is said in a note before the end.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
+from typing import Protocol
 
 from aiohttp import web
 
@@ -20,11 +22,12 @@ from headrace.log.claim import Claim
 from headrace.log.frame import HEADER_BYTES, decode_header
 from headrace.log.frame_cursor import FrameCursor
 from headrace.log.frame_stream import FrameEncoder, Note
+from headrace.log.log import Log
 from headrace.log.meta import salt_of
 from headrace.log.scan import Frame
 from headrace.server.http_numbers import number
 from headrace.server.node import Node
-from headrace.server.stream_desk import StreamDesk
+from headrace.server.stream_desk import Copying
 from headrace.wire.http_words import FRAMES
 
 _PORTION_BYTES = 1 << 20
@@ -39,14 +42,25 @@ class FrameRoutes:
         self._heartbeat_s = heartbeat_s
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.get("/streams/{name}/frames", self.frames, allow_head=False)]
+        return [
+            web.get("/streams/{name}/frames", self.of_stream, allow_head=False),
+            web.get("/journals/{name}/frames", self.of_journal, allow_head=False),
+        ]
 
-    async def frames(self, request: web.Request) -> web.StreamResponse:
-        desk = await self._node.stream(request.match_info["name"])
+    async def of_stream(self, request: web.Request) -> web.StreamResponse:
+        return await self._frames(request, await self._node.stream(request.match_info["name"]))
+
+    async def of_journal(self, request: web.Request) -> web.StreamResponse:
+        source = await self._node.journal_source(request.match_info["name"])
+        with source.copied():
+            await self._node.in_pool(source.pour)
+            return await self._frames(request, source)
+
+    async def _frames(self, request: web.Request, source: FrameSource) -> web.StreamResponse:
         claim = _claim(request.query)
-        cursor = await self._node.in_pool(desk.stream.log.frames, claim)
-        sending = Sending(desk, cursor)
-        desk.copies.add(sending)
+        cursor = await self._node.in_pool(source.log.frames, claim, source.noun)
+        sending = Sending(source, cursor)
+        source.copies.add(sending)
         response = web.StreamResponse(headers={"Content-Type": FRAMES})
         try:
             await response.prepare(request)
@@ -55,15 +69,15 @@ class FrameRoutes:
         except ConnectionError:
             pass  # the copy has gone
         finally:
-            desk.copies.discard(sending)
+            source.copies.discard(sending)
             sending.close()
         return response
 
     async def _send(self, response: web.StreamResponse, sending: Sending) -> None:
-        desk = sending.desk
+        source = sending.source
         try:
-            while not desk.ending:
-                move = desk.next_move()
+            while not source.ending:
+                move = source.next_move()
                 for piece in await sending.step(self._node):
                     for at in range(0, len(piece), _PIECE_BYTES):
                         await response.write(piece[at : at + _PIECE_BYTES])
@@ -75,11 +89,27 @@ class FrameRoutes:
                 await response.write(piece)
 
 
+class FrameSource(Protocol):
+    """What is copied: a stream (`stream_desk`) or a journal (`journal_source`)."""
+
+    @property
+    def noun(self) -> str: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def copies(self) -> set[Copying]: ...
+    @property
+    def ending(self) -> bool: ...
+    def next_move(self) -> asyncio.Event: ...
+    def swept(self) -> int:
+        """No entry before it counts any more."""
+
+
 class Sending:
     """A copy that is being sent to."""
 
-    def __init__(self, desk: StreamDesk, cursor: FrameCursor) -> None:
-        self.desk = desk
+    def __init__(self, source: FrameSource, cursor: FrameCursor) -> None:
+        self.source = source
         self.caught_up = False
         """Whether there was nothing to send the last time."""
         self._cursor = cursor
@@ -90,7 +120,7 @@ class Sending:
     @property
     def lag(self) -> int:
         """How many settled entries have not been sent yet."""
-        return max(0, self.desk.stream.log.settled.next_index - self._cursor.index)
+        return max(0, self.source.log.settled.next_index - self._cursor.index)
 
     async def step(self, node: Node) -> list[memoryview]:
         """The next portion as bytes. If there are no frames now, it is a note alone: a sign of life."""
@@ -98,8 +128,9 @@ class Sending:
         return await asyncio.shield(self._step)
 
     def _portion(self) -> list[memoryview]:
-        log = self.desk.stream.log
-        note = Note(end=log.settled.next_index, base=log.first_index)
+        log = self.source.log
+        base, state = log.first_index, self.source.swept()  # before the end: it has what moved them on
+        note = Note(end=log.settled.next_index, base=base, state=state)
         frames, size = list[Frame](), 0
         try:
             while size < _PORTION_BYTES and (frame := self._next_frame()) is not None:

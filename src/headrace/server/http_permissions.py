@@ -112,6 +112,7 @@ NEEDS: dict[str, Need] = {
     "GET /journals/{name}/settings": READ,
     "GET /journals/{name}/stats": READ,
     "GET /journals/{name}/fj": CONSUME,
+    "GET /journals/{name}/frames": READ,
 }
 
 

@@ -14,14 +14,17 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from headrace.journal.engine import LOG_DIRECTORY
 from headrace.journal.journal import Journal
 from headrace.journal.settings import JournalSettings
-from headrace.kernel.errors import Busy, Closed, HeadraceError, NoPermission, NotFound
+from headrace.kernel.errors import Busy, Closed, HeadraceError, IsReplica, NoPermission, NotFound
+from headrace.log.log import Log
 from headrace.server.fj import FjServer
 from headrace.server.http_limits import HttpLimits
+from headrace.server.journal_source import JournalSource
 from headrace.server.publisher_lease import LEASE_S, PublisherLease
 from headrace.server.stream_desk import StreamDesk
-from headrace.store import Store
+from headrace.store import JOURNALS_DIRECTORY, Store
 from headrace.stream.agreement import StreamConfig, Terms
 from headrace.stream.stream import Stream
 
@@ -32,7 +35,7 @@ _WAITING_THREADS = 64
 
 
 class Following(Protocol):
-    """A copy of another node's stream (`client.replica.ReplicaState`)."""
+    """A copy of another node's stream or journal (`client.replica.ReplicaState`)."""
 
     @property
     def phase(self) -> str: ...
@@ -60,12 +63,15 @@ class Node:
         """Apart from the desks: a stream that grows gets a new desk, and keeps its publisher."""
         self._journals: dict[str, Journal] = {}
         self._fj: dict[str, FjServer] = {}
+        self._sources: dict[str, JournalSource] = {}
         self._opening = asyncio.Lock()
         self._pool = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="headrace-disk")
         self._waiting_pool = ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="headrace-wait")
         self._waiting = 0
         self.replicas: dict[str, Following] = {}
         """How the copies of other nodes' streams are doing that this node keeps."""
+        self.journal_replicas: dict[str, Following] = {}
+        """The same of journals."""
         self.stopping = False
         self.endings: set[Callable[[], None]] = set()
         """Called when the node begins to stop: what goes on for long ends then."""
@@ -212,6 +218,21 @@ class Node:
             self._journals[name] = await self.in_pool(self.store.journal, name)
             return self._journals[name]
 
+    async def journal_source(self, name: str) -> JournalSource:
+        """A journal as the source of copies. It may be a copy itself."""
+        try:
+            engine = (await self.journal(name)).engine
+        except IsReplica:
+            engine = None
+        async with self._opening:
+            self._check()
+            if name not in self._sources:
+                path = self.store.path / JOURNALS_DIRECTORY / name / LOG_DIRECTORY
+                log = await self.in_pool(Log.open, path, read_only=True)
+                self._sources[name] = JournalSource(name, log)
+            self._sources[name].engine = engine
+            return self._sources[name]
+
     async def ensure_journal(
         self, name: str, settings: JournalSettings | None = None, *, may_change: bool = True
     ) -> bool:
@@ -246,10 +267,16 @@ class Node:
     def journals(self) -> list[Journal]:
         return list(self._journals.values())
 
+    @property
+    def sources(self) -> list[JournalSource]:
+        return list(self._sources.values())
+
     def wake_followers(self) -> None:
         """Those who wait for entries look again, and see that the node is stopping."""
         for desk in self.desks:
             desk.end_followers()
+        for source in self.sources:
+            source.end()
         for end in list(self.endings):
             end()
 
@@ -257,6 +284,7 @@ class Node:
         """Finish what was taken, then close everything."""
         self.stopping = True
         await asyncio.gather(*(desk.close() for desk in self._desks.values()))
+        await asyncio.gather(*(source.close() for source in self._sources.values()))
         await self.in_pool(self.store.close)
         self._pool.shutdown(wait=True)
         self._waiting_pool.shutdown(wait=False)

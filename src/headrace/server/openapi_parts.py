@@ -22,10 +22,11 @@ from headrace.server.openapi import (
 )
 from headrace.server.staged_jobs import LandedJobs
 from headrace.server.staged_landing import Landed
-from headrace.wire.http_words import ARROW, CHECKSUM
+from headrace.wire.http_words import ARROW, CHECKSUM, FRAMES
 
 _INDEX: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 63) - 1}
 _BITS: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 64) - 1}
+_NUMBER: Schema = {"type": "string", "pattern": "^[0-9]{1,18}$"}
 _RUN: Schema = {"type": "string", "pattern": "^[0-9a-f]{32}$"}
 _RUN_NAME: Schema = {
     "type": "string",
@@ -70,6 +71,14 @@ def _staging(noun: str) -> dict[str, Operation]:
     }
 
 
+def _frames(noun: str) -> Operation:
+    return Operation(
+        f"The very frames of a {noun}, from where a copy ends, as they become durable.",
+        {200: {FRAMES: BINARY}},
+        query={"id": TEXT, "from": _NUMBER, "head": _NUMBER, "epoch": _NUMBER, "last": TEXT},
+    )
+
+
 _PLAN = {"from": _INDEX, "to": _INDEX, "rows": _INDEX, "cores": _INDEX}
 
 PARTS: dict[str, Operation] = {
@@ -100,6 +109,8 @@ PARTS: dict[str, Operation] = {
         {200: said(first=INDEX, next=INDEX, repeated=FLAG)},
         body=taken(Landed),
     ),
+    "GET /streams/{name}/frames": _frames("stream"),
+    "GET /journals/{name}/frames": _frames("journal"),
     **_staging("streams"),
     "GET /streams/{name}/segments": Operation(
         "The files of a stream, and what its mark says of them.", {200: {JSON: shape_of(Segments)}}

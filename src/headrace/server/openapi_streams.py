@@ -18,7 +18,7 @@ from headrace.server.openapi import (
     said,
     taken,
 )
-from headrace.wire.http_words import ARROW, BASE, FRAMES, JSON_LINES, PRODUCER, PUBLISHER, SEQUENCE, TERMS
+from headrace.wire.http_words import ARROW, BASE, JSON_LINES, PRODUCER, PUBLISHER, SEQUENCE, TERMS
 
 _NUMBER: Schema = {"type": "string", "pattern": "^[0-9]{1,18}$"}
 _BITS: Schema = {"type": "integer", "minimum": 0, "maximum": (1 << 64) - 1}
@@ -100,11 +100,6 @@ STREAMS: dict[str, Operation] = {
         "Where the entries with these unique ids are.",
         {200: said(indexes=list_of(or_null(INDEX)))},
         body={ARROW: BINARY},
-    ),
-    "GET /streams/{name}/frames": Operation(
-        "The very frames of a stream, from where a copy ends, as they become durable.",
-        {200: {FRAMES: BINARY}},
-        query={"id": TEXT, "from": _NUMBER, "head": _NUMBER, "epoch": _NUMBER, "last": TEXT},
     ),
     "GET /streams/{name}/verify": Operation(
         "Check every byte of a stream; how far it is, and at the end what was found.",

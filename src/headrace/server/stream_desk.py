@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from headrace.kernel.errors import Closed, HeadraceError
 from headrace.log.cursor import Cursor
+from headrace.log.log import Log
 from headrace.server.broadcast import Broadcast
 from headrace.server.publisher_lease import PublisherLease
 from headrace.server.sync_times import SyncTimes
@@ -50,6 +51,8 @@ class Copying(Protocol):
 
 
 class StreamDesk:
+    noun = "stream"
+
     def __init__(self, stream: Stream, lease: PublisherLease) -> None:
         self.stream = stream
         self.lease = lease
@@ -108,6 +111,14 @@ class StreamDesk:
     async def head(self, key: Any, who: str | None = None) -> None:
         self.lease.check(who)
         await self.ask(lambda publisher: publisher.head(key))
+
+    @property
+    def log(self) -> Log:
+        return self.stream.log
+
+    def swept(self) -> int:
+        """Nothing of a stream stops counting before it is removed."""
+        return 0
 
     def next_move(self) -> asyncio.Event:
         """Set when the stream moves after now, or is closed: taken before looking, waited for after."""
