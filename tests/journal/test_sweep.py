@@ -152,3 +152,29 @@ def test_who_reads_beside_the_writer_sees_a_state_that_there_was(place: Path) ->
                 }
                 values = {key: bytes(row.value or b"") for key, row in state.values.rows()}
                 assert values[b"first"] == values[b"second"] == number.to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("again", ["set", "add"])
+def test_a_value_that_is_changed_keeps_its_other_keys_and_its_lease_wherever_the_sweep_is(
+    place: Path, again: str
+) -> None:
+    with open_journal(place / "j", JournalSettings(durability="os")) as journal:
+        journal.set("a", 1)
+        journal.link("a", "b")
+        journal.get("b", lease="9h")
+        for number in range(80):
+            journal.set("noise", number)
+        if again == "set":
+            journal.set("a", 2)
+        else:
+            journal.add("b", 1)
+        for number in range(60):
+            journal.set("noise", number)
+        settle_down(journal)
+        assert 3 < journal.engine.swept < 83  # between the two
+        before = all_of(journal)
+    with open_journal(place / "j") as journal:
+        assert all_of(journal) == before
+        found = journal.get("b")
+        assert found is not None
+        assert (found.value, found.locked) == (2, True)

@@ -171,9 +171,8 @@ class ValueOperations:
         if key == other:
             return
         self._free(now, other)
-        stays = [each for each in row.keys if each != key]
         self._write(now, None, _again(row, other, self._read(row)), created=row.created)
-        self._restore(now, row, other, stays)
+        self._restore(now, row, other, key)
         self._emit(Event(Kind.ERASE, now, key=key), row.volatile)
         self._changed(key, 0)
 
@@ -201,26 +200,28 @@ class ValueOperations:
             created=created,
         )
         self._emit(event, not new.persist)
+        if row is not None and (len(row.keys) > 1 or row.lease > now):
+            self._restore(now, row, new.key)  # or a sweep that is past the first saying would forget it
         for key in row.keys if row is not None else (new.key,):
             self._changed(key, new.type)
 
     def _convert(self, now: int, row: ValueRow, new: NewValue) -> None:
         """A value that was in memory only is to be persisted, or the other way round, with all its keys."""
-        stays = [each for each in row.keys if each != new.key]
         if new.persist:
             self._write(now, row, new)
         else:  # the log must not bring the old one back
             self._emit(Event(Kind.ERASE, now, key=new.key))
             self._write(now, None, new, created=row.created)
-        self._restore(now, row, new.key, stays)
+            self._restore(now, row, new.key)
 
-    def _restore(self, now: int, old: ValueRow, key: bytes, others: list[bytes]) -> None:
+    def _restore(self, now: int, old: ValueRow, key: bytes, without: bytes | None = None) -> None:
         """What `old` was besides its value, the value under `key` is: its other keys, its lease, its lock."""
         row = self._table.by_key.get(key)
         if row is None:
             return  # its life was over as it was set
-        for other in others:
-            self._emit(Event(Kind.LINK, now, key=key, other=other), row.volatile)
+        for other in list(old.keys):
+            if other not in (key, without):
+                self._emit(Event(Kind.LINK, now, key=key, other=other), row.volatile)
         if old.lease > now:
             self._emit(Event(Kind.WORK, now, key=key, until=old.lease), row.volatile)
         row.lock_owner, row.lock_until = old.lock_owner, old.lock_until
