@@ -197,14 +197,14 @@ class Store:
                 raise BadSettings(f"the journal {name!r} is open with other settings: close it first")
         return journal
 
-    def follow_journal(self, name: str, origin: Origin) -> JournalCopy:
-        """The journal `name` as a copy of one elsewhere: it begins with its first frame, or goes on."""
+    def follow_journal(self, name: str, origin: Origin, *, anew: bool = False) -> JournalCopy:
+        """The journal `name` as a copy of one elsewhere: it goes on, or begins, or begins `anew`."""
         self._check()
-        return follow(self._disk, self._journal_path(name), origin)
+        return follow(self._disk, self._journal_path(name), origin, anew=anew)
 
-    def unfollow_journal(self, name: str) -> Origin:
-        """Make a copy a journal of its own, in which work goes on; where it came from."""
-        return unfollow(self._disk, self._known_journal(name))
+    def unfollow_journal(self, name: str, partly: bool = False) -> Origin:
+        """Make a copy a journal of its own, even if it never was whole (`partly`); where it came from."""
+        return unfollow(self._disk, self._known_journal(name), partly)
 
     def drop_journal(self, name: str) -> None:
         """Remove a journal with all it has. Nobody may have it open, or follow into it."""

@@ -359,3 +359,20 @@ def test_what_a_copy_has_lost_from_its_end_comes_again(tmp_path: Path) -> None:
         active.write_bytes(active.read_bytes()[:-64])
         copied(log, tmp_path / "copy")
     assert past(tmp_path / "copy") == past(tmp_path / "source")
+
+
+def test_a_source_that_has_trimmed_a_part_of_what_the_copy_got_last_is_no_matter(tmp_path: Path) -> None:
+    with source(tmp_path / "source") as log:
+        log.append(orders(0, 10))
+        log.sync()
+        copied(log, tmp_path / "copy")
+        log.trim(5)
+        log.append(orders(10, 12))
+        log.sync()
+        copied(log, tmp_path / "copy")
+        log.trim(12)
+        copied(log, tmp_path / "copy")
+        log.append(orders(12, 13))
+        log.sync()
+        copied(log, tmp_path / "copy")
+    assert past(tmp_path / "copy") == past(tmp_path / "source")

@@ -33,7 +33,14 @@ def follow(
     keep_copy("journals", url, name, copying, store, Console(json))
 
 
-def unfollow(name: Name, store: StoreDir = DEFAULT_STORE, json: Json = False) -> None:
+def unfollow(
+    name: Name,
+    partly: Annotated[
+        bool, typer.Option("--partly", help="Even if it never had everything: with what it has.")
+    ] = False,
+    store: StoreDir = DEFAULT_STORE,
+    json: Json = False,
+) -> None:
     """Make a copy a journal of its own: work goes on in it, and it follows no more.
 
     Nobody may be following into it. Jobs that were leased are leased until then. Be sure that nobody works
@@ -42,7 +49,7 @@ def unfollow(name: Name, store: StoreDir = DEFAULT_STORE, json: Json = False) ->
     Example: headrace journal unfollow pages --store spare
     """
     with opened_store(store) as opened:
-        origin = opened.unfollow_journal(name)
+        origin = opened.unfollow_journal(name, partly)
         with Log.open(log_path(opened, name), read_only=True) as log:
             end = log.next_index
     tell_unfollowed("journal", name, origin, end, Console(json))

@@ -36,6 +36,7 @@ from headrace.journal.value import decode
 from headrace.kernel.clock import SystemClock
 from headrace.kernel.errors import HeadraceError
 from headrace.log import Log
+from headrace.log.copy import Origin
 
 _COLUMNS = ("name", "pending", "leased", "dead", "values", "bytes")
 _JOB_COLUMNS = ("id", "state", "priority", "due", "attempts", "until", "resource", "value")
@@ -228,6 +229,7 @@ def _counted(log: Path) -> dict[str, Any]:
     jobs, now = state.jobs, SystemClock().now_us()
     with Log.open(log, read_only=True) as opened:
         info = opened.info()
+    origin = Origin.of(opened.meta)
     domains = Counter(printable(row.domain) for row in jobs.pending.values())
     ranks = Counter(row.priority for row in jobs.pending.values())
     waiting = [row for row in jobs.pending.values() if row.where == Where.PENDING]
@@ -243,6 +245,7 @@ def _counted(log: Path) -> dict[str, Any]:
         "by_domain": dict(domains.most_common()),
         "log_events": info.entries,
         "log_bytes": info.bytes,
+        **({} if origin is None else {"copy_of": str(origin)}),
     }
 
 

@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from headrace.journal import BadRequest, Data, Job, Journal, JournalTaken, LeaseLost, Nothing, Value
+from headrace.journal.reading import ReadValues
+from headrace.journal.value_verbs import ValueVerbs
 from headrace.kernel.errors import NotFound
 from headrace.log import Log
+from headrace.log.copy import Origin
 from headrace.store import JOURNALS_DIRECTORY, Store
 
 if TYPE_CHECKING:
@@ -150,20 +153,31 @@ class Embedded:
             journal.set(key, value, ttl=ttl, persist=persist, overwrite=overwrite)
 
     def get(self, key: str, *, touch: bool) -> Value | None:
-        with self._journal() as journal:
-            return journal.get(key, touch=touch)
+        with self._values() as values:
+            return values.get(key, touch=touch)
 
     def delete(self, key: str, *, now: bool) -> None:
         with self._journal() as journal:
             journal.delete(key, now=now)
 
     def range(self, low: str, high: str | None, count: int | None) -> Iterator[Value]:
-        with self._journal() as journal:
-            yield from journal.range(low, high, count)
+        with self._values() as values:
+            yield from values.range(low, high, count)
 
     def match(self, pattern: str, count: int | None) -> Iterator[Value]:
+        with self._values() as values:
+            yield from values.match(pattern, count)
+
+    @contextmanager
+    def _values(self) -> Iterator[ValueVerbs]:
+        """To be read: a copy of another journal cannot be opened for more."""
+        with self._opened() as store:
+            log = log_path(store, self._name)
+            if copy_of(log) is not None:
+                yield ReadValues(log.parent)
+                return
         with self._journal() as journal:
-            yield from journal.match(pattern, count)
+            yield journal
 
     @contextmanager
     def _journal(self, make: bool = False) -> Iterator[Journal]:
@@ -250,6 +264,12 @@ def log_path(store: Store, name: str) -> Path:
     """Where the log of a journal is, which anybody may read."""
     check_journal(store, name)
     return store.path / JOURNALS_DIRECTORY / name / "log"
+
+
+def copy_of(log: Path) -> Origin | None:
+    """Where it comes from, if it is the log of a copy."""
+    with Log.open(log, read_only=True) as opened:
+        return Origin.of(opened.meta)
 
 
 def patient(open_it: Callable[[], T]) -> T:

@@ -90,13 +90,17 @@ def _renew(context: ssl.SSLContext | None, node: NodeSettings) -> None:
 
 
 def _follow(node: Node, settings: NodeSettings) -> KeptReplicas:
-    """The copies of other nodes' streams that the settings ask for."""
+    """The copies of other nodes' streams and journals that the settings ask for."""
     from headrace.cli.kept_replicas import KeptReplicas
     from headrace.client.node_line import NodeLine
 
     kept = KeptReplicas(node)
     for each in settings.follow:
-        kept.follow(NodeLine(each.url, each.secret(), ca=each.ca), each.stream, local=each.name)
+        line = NodeLine(each.url, each.secret(), ca=each.ca)
+        if each.journal is not None:
+            kept.follow(line, each.journal, each.name, "journals")
+        elif each.stream is not None:
+            kept.follow(line, each.stream, each.name)
     return kept
 
 

@@ -5,7 +5,7 @@
     connections = 100                   --limit connections=100         HEADRACE_LIMITS_CONNECTIONS=100
     [[follow]]
     url = "https://other:7400"
-    stream = "orders"
+    stream = "orders"                   or journal = "pages"
 
 The dataclasses below are the only list there is: flags, variables, keys of the file, and what `headrace
 config show` prints are made of it. Sizes may be text such as "64MiB", times such as "20s". Paths in a file
@@ -33,10 +33,12 @@ _LIMITS = HttpLimits()
 
 @dataclass(frozen=True, slots=True)
 class FollowSetting:
-    """A stream of another node, of which this node keeps a copy."""
+    """A stream or a journal of another node, of which this node keeps a copy."""
 
     url: str
-    stream: str
+    stream: str | None = None
+    journal: str | None = None
+    """Either the one or the other."""
     name: str | None = None
     """What the copy is called here; None: the same."""
     token: str | None = field(default=None, repr=False)

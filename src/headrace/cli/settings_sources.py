@@ -113,3 +113,5 @@ def _check_follow(value: Any, path: Path) -> None:
             check_known(f"follow.{name}", [f"follow.{key}" for key in FollowSetting.__slots__], str(path))
         if "token" in each and "token_file" in each:
             raise BadSettings(f"{path}: give either `token` or `token_file` to follow a stream, not both")
+        if ("stream" in each) == ("journal" in each):
+            raise BadSettings(f"{path}: say which `stream` or which `journal` is to be followed, one in each")

@@ -5,8 +5,8 @@
 
 It asks for the frames after what it has, lands them, makes them durable, and goes on. When the line breaks,
 or the node is away, or the disk is full, it tries again, later each time. Nobody else can write to the local
-one all that time. What waiting does not mend is raised: a source that has another history, or has removed
-what the copy needs, or does not let us in.
+one all that time. What waiting does not mend is raised: a source that has another history, or does not let us
+in, or a stream that has removed what the copy needs. A copy of a journal begins anew then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Literal, TypeVar
 from headrace.client.frames import frames_of
 from headrace.client.node_line import NodeLine
 from headrace.kernel.backoff import Backoff
-from headrace.kernel.errors import HeadraceError, NotFound, Refused, by_code
+from headrace.kernel.errors import HeadraceError, NotFound, Refused, Trimmed, by_code
 from headrace.log.copy import LogCopy, Origin
 from headrace.log.frame import Kind
 from headrace.log.frame_stream import FrameParser, Note, Sent
@@ -124,7 +124,7 @@ class Replica:
                 if await self._visit(once):
                     return
             except HeadraceError as failed:
-                final = isinstance(failed, Refused) and not (self._patient and isinstance(failed, NotFound))
+                final = isinstance(failed, Refused) and not await self._mended(failed)
                 if final or (once and attempts + 1 >= _ONCE_ATTEMPTS):
                     raise
                 error = str(failed)
@@ -132,6 +132,15 @@ class Replica:
             self._wait(error)
             await self._in_thread(self._tidy)
             await asyncio.sleep(_BACKOFF.pause_s(max(1, attempts)))
+
+    async def _mended(self, failed: Refused) -> bool:
+        """Whether waiting, or beginning anew, helps after all."""
+        if isinstance(failed, NotFound):
+            return self._patient
+        if isinstance(failed, Trimmed) and self.state.kind == "journals":
+            await self._in_thread(self._begin_anew)
+            return True
+        return False
 
     async def _visit(self, once: bool) -> bool:
         """Take what comes over one connection; whether that was all that is wanted."""
@@ -151,6 +160,8 @@ class Replica:
                     raise failed
                 if once and visit.is_over(state.next_index):
                     return True
+                if copy.done_with:
+                    return False
         return False
 
     async def _land(self, copy: LogCopy, frames: list[Sent]) -> None:
@@ -181,12 +192,18 @@ class Replica:
         self._copy = follow(self.state.name, self.state.source)
         self.state.next_index = self._copy.next_index
 
+    def _begin_anew(self) -> None:
+        """A journal says all that is alive again and again: what we lack of the past is not needed."""
+        self._close()
+        self._copy = self._store.follow_journal(self.state.name, self.state.source, anew=True)
+        self.state.next_index = 0
+
     def _tidy(self) -> None:
         """After a visit: no half group stays. A copy whose disk failed is opened again, which recovers."""
         copy = self._copied()
         if not copy.broken:
             copy.abandon()
-        if copy.broken:
+        if copy.done_with:
             self._close()
             self._open()
 

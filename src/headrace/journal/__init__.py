@@ -6,7 +6,7 @@ what the events in its log fold to.
 Where to look: `journal`, `job_verbs` and `value_verbs` are the face; `events` is what goes to the log;
 `jobs` and `values` are the tables they fold into, with `schedule` for what is next; `job_operations` and
 `value_operations` decide; `engine` holds it together; `ledger` brings events to the disk; `replay` and
-`sweep` are how a journal opens, and how its log stays in proportion.
+`sweep` are how a journal opens, and how its log stays in proportion; `copy` is one that follows another.
 """
 
 from headrace.journal.errors import (
@@ -17,6 +17,7 @@ from headrace.journal.errors import (
     Locked,
     MemoryFull,
     NoSuchKey,
+    NotWhole,
     OutOfRange,
     WrongType,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Locked",
     "MemoryFull",
     "NoSuchKey",
+    "NotWhole",
     "Nothing",
     "OutOfRange",
     "Stats",

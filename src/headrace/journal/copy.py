@@ -11,22 +11,29 @@ source tells together with `base` and `state`. Until then it keeps what it has, 
 A new copy is whole when it first reaches such an end. Before that it lacks what is said anew further on, and
 nobody may take it for the journal. The position `state`, at which replay begins, is made then: that is the
 sign.
+
+A copy that was away while its source swept beyond it cannot go on. It begins anew, in the directory `anew`
+beside its log, and takes the place of the old one when it is whole.
 """
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from headrace.journal.engine import LOG_DIRECTORY
 from headrace.journal.errors import JournalTaken, NotWhole
 from headrace.journal.replay import STATE
 from headrace.kernel.clock import Clock
-from headrace.kernel.errors import WriterTaken
+from headrace.kernel.errors import HeadraceError, Refused, WriterTaken
 from headrace.log.copy import LogCopy, Origin, release
 from headrace.log.disk import Disk
 from headrace.log.frame_stream import Note
+from headrace.log.lock import WriterLock
 from headrace.log.meta import Meta, load_meta
 from headrace.log.positions import PositionFile, read_positions
+
+_ANEW, _OLD = "anew", "old"
 
 
 class JournalCopy(LogCopy):
@@ -35,8 +42,10 @@ class JournalCopy(LogCopy):
     noun = "journal"
 
     def __init__(self, disk: Disk, path: Path, origin: Origin, clock: Clock) -> None:
-        """Use `JournalCopy.open`."""
+        """Use `follow`."""
         super().__init__(disk, path, origin, clock)
+        self.replaces: WriterLock | None = None
+        """That of the log whose place it is to take: nobody else may have it."""
         self._told: Note | None = None
         """What to do once its end is here. One at a time: a source that is always ahead is caught up with."""
         self._state: PositionFile | None = None
@@ -55,36 +64,69 @@ class JournalCopy(LogCopy):
         if self._state is None:
             self._state = PositionFile.open(self._disk, self._path, STATE)
         self._state.save(max(note.state, self._state.index))
-        self.let_go(note.base)
+        self.let_go(min(note.base, note.state))  # what the source lost by accident stays
         self._told = None
 
+    @property
+    def done_with(self) -> bool:
+        """Whether it is whole, and takes its place when it is closed."""
+        return super().done_with or (self.replaces is not None and _is_whole(self._disk, self._path))
+
     def close(self) -> None:
+        whole = self.replaces is not None and _is_whole(self._disk, self._path)
         try:
             super().close()
         finally:
             if self._state is not None:
                 self._state.close()
                 self._state = None
+            if self.replaces is not None:
+                lock, self.replaces = self.replaces, None
+                if whole:
+                    _take_place(self._disk, self._path.parent)
+                lock.release()
 
     @property
     def _reached(self) -> bool:
         return self._told is not None and self.claim is not None and self.next_index >= self._told.end
 
 
-def follow(disk: Disk, path: Path, origin: Origin) -> JournalCopy:
-    """The journal at `path` as a copy of one elsewhere: it begins with its first frame, or goes on."""
+def follow(disk: Disk, path: Path, origin: Origin, *, anew: bool = False) -> JournalCopy:
+    """The journal at `path` as a copy of one elsewhere: it begins with its first frame, or goes on.
+
+    `anew`: it begins beside what is there, whose place it takes when it is whole, and closed.
+    """
     disk.make_directory(path)
     disk.sync_dir(path.parent)
+    log, beside = path / LOG_DIRECTORY, path / _ANEW
+    if disk.kind(log) == "nothing" and _is_whole(disk, beside):
+        _take_place(disk, path)  # which a crash has left half done
     try:
-        return JournalCopy.open(path / LOG_DIRECTORY, origin, disk=disk)
+        if not anew:
+            return JournalCopy.open(log, origin, disk=disk)
+        lock = WriterLock.acquire(disk, log)
     except WriterTaken as error:
         raise JournalTaken(f"the journal {path.name!r}: {error}") from error
+    try:
+        if Origin.of(load_meta(disk, log)) is None:
+            raise Refused(f"the journal {path.name!r} was made one of its own: choose another name with --as")
+        shutil.rmtree(beside, ignore_errors=True)  # what was begun and never was whole
+        copy = JournalCopy.open(beside, origin, disk=disk)
+    except HeadraceError:
+        lock.release()
+        raise
+    copy.replaces = lock
+    return copy
 
 
-def unfollow(disk: Disk, path: Path) -> Origin:
-    """Make a copy a journal of its own, in which work goes on; where it came from."""
+def unfollow(disk: Disk, path: Path, partly: bool = False) -> Origin:
+    """Make a copy a journal of its own, in which work goes on; where it came from.
+
+    With `partly` also one that never was whole: with the jobs and values it happens to have.
+    """
     log = path / LOG_DIRECTORY
-    check_whole(disk, log, load_meta(disk, log))
+    if not partly:
+        check_whole(disk, log, load_meta(disk, log))
     try:
         return release(log, disk=disk)
     except WriterTaken as error:
@@ -94,5 +136,19 @@ def unfollow(disk: Disk, path: Path) -> Origin:
 def check_whole(disk: Disk, log: Path, meta: Meta) -> None:
     """NotWhole, if the log of a journal is a copy that has never had everything."""
     origin = Origin.of(meta)
-    if origin is not None and STATE not in read_positions(disk, log):
+    if origin is not None and not _is_whole(disk, log):
         raise NotWhole(f"{log.parent} is a copy of {origin} that is not whole yet: let it be followed on")
+
+
+def _is_whole(disk: Disk, log: Path) -> bool:
+    return STATE in read_positions(disk, log)
+
+
+def _take_place(disk: Disk, path: Path) -> None:
+    """The new log instead of the old one. If a crash comes between, `follow` finishes it."""
+    shutil.rmtree(path / _OLD, ignore_errors=True)
+    if disk.kind(path / LOG_DIRECTORY) != "nothing":
+        disk.rename(path / LOG_DIRECTORY, path / _OLD)
+    disk.rename(path / _ANEW, path / LOG_DIRECTORY)
+    disk.sync_dir(path)
+    shutil.rmtree(path / _OLD, ignore_errors=True)

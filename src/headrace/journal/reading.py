@@ -1,29 +1,37 @@
 """Reading a journal that another process may have open: without its lock, without changing anything.
 
 The state is what the log and the tail say at this moment. The tail may be poured into the log, and its files
-used again, while they are being read, and the log's beginning may go; then all is read once more.
+used again, while they are being read, and the log's beginning may go; then all is read once more. This is
+also how a copy is read, which only its follower has open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar, cast
 
 import pyarrow as pa
 
 from headrace.journal.copy import check_whole
-from headrace.journal.engine import LOG_DIRECTORY, settings_of
+from headrace.journal.engine import LOG_DIRECTORY, Engine, settings_of
 from headrace.journal.events import Event, to_batch
+from headrace.journal.ledger import Ledger
 from headrace.journal.replay import STATE, events_of, replay
+from headrace.journal.rows import JobRow, ValueRow
+from headrace.journal.settings import JournalSettings
 from headrace.journal.state import State
+from headrace.journal.value_operations import ValueOperations
+from headrace.journal.value_verbs import ValueVerbs
 from headrace.kernel.clock import Clock, SystemClock
-from headrace.kernel.errors import Damaged, Trimmed
+from headrace.kernel.errors import Damaged, ReadOnly, Trimmed
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.positions import read_positions
 from headrace.log.tail import read_tail
 
+T = TypeVar("T")
 _TRIES = 20
 _ALL = 1 << 62
 
@@ -60,6 +68,39 @@ def read_events(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
         events = [event for _place, event in _tail_events(disk, path, log, end)]
         if events:
             yield end, to_batch(events)
+
+
+class ReadValues(ValueVerbs):
+    """The values of a journal, as they are at this moment: whatever would change one is refused."""
+
+    def __init__(self, path: Path) -> None:
+        self._engine = cast(Engine, _Still(path))
+
+
+class _Still:
+    """In place of an engine and its ledger: nothing moves."""
+
+    def __init__(self, path: Path) -> None:
+        self.state = read_state(path)
+        self.settings = JournalSettings()
+        self._path = path
+        self.values = ValueOperations(
+            self.state.values,
+            self.state.residents,
+            self.settings,
+            cast(Ledger, self),
+            self.read,
+            lambda key, kind: None,
+        )
+
+    def do(self, operation: Callable[[int], T], size: int = 0) -> T:
+        return operation(SystemClock().now_us())
+
+    def emit(self, event: Event, volatile: bool = False) -> None:
+        raise ReadOnly(f"{self._path} is only read here: nothing of it can be changed")
+
+    def read(self, row: JobRow | ValueRow) -> bytes:
+        return row.value or b""
 
 
 def _tail_events(disk: Disk, path: Path, log: Log, end: int) -> Iterator[tuple[int, Event]]:

@@ -114,6 +114,11 @@ class LogCopy:
         return self._appender is not None and self._appender.failure is not None
 
     @property
+    def done_with(self) -> bool:
+        """Whether it has to be closed and opened again before more can land."""
+        return self.broken
+
+    @property
     def schema(self) -> pa.Schema | None:
         return None if self._appender is None else self._appender.meta.schema
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.kernel.errors import Closed, Damaged
+from headrace.kernel.errors import Closed, Damaged, Trimmed
 from headrace.log.cursor import Cursor
 from headrace.log.damage import Damage
 from headrace.log.disk import Disk
@@ -22,6 +22,7 @@ from headrace.log.frame import Header, Kind
 from headrace.log.mark import Settled
 from headrace.log.meta import Meta
 from headrace.log.scan import Frame, whole_body
+from headrace.log.segment_name import Listing
 from headrace.log.segment_reader import Pause, SegmentReader
 
 _MARKERS = (Kind.HEAD, Kind.COMMIT, Kind.BASE)
@@ -126,6 +127,15 @@ class FrameCursor(Cursor):
             self._segment.rewind()
             self._from = self.index = self._segment.expected
         return True
+
+    def _skip_trimmed(self, listing: Listing) -> None:
+        try:
+            super()._skip_trimmed(listing)
+        except Trimmed:
+            if self._from is None or self.index >= self._from:
+                raise
+            self.index = self._from  # of the last batch that the copy has, something was trimmed
+            super()._skip_trimmed(listing)
 
     def _wanted(self, header: Header) -> bool:
         """Whether the copy needs this frame, which has been read."""

@@ -16,14 +16,12 @@ from pathlib import Path
 import pyarrow as pa
 from aiohttp import web
 
-from headrace.journal.engine import LOG_DIRECTORY
 from headrace.journal.events import SCHEMA
 from headrace.kernel.errors import Refused
 from headrace.log.log import Log
 from headrace.server.http_errors import answer
 from headrace.server.http_numbers import number
 from headrace.server.http_plan import cuts_of
-from headrace.server.journal_verbs import journal_of
 from headrace.server.node import Node
 from headrace.wire.http_words import ARROW, NOTE_EPOCH, NOTE_INDEX
 
@@ -61,7 +59,7 @@ class HistoryRoutes:
         return web.Response(body=body, content_type=ARROW)
 
     async def _log_of(self, request: web.Request) -> Path:
-        return (await journal_of(self._node, request)).engine.path / LOG_DIRECTORY
+        return (await self._node.journal_source(request.match_info["name"])).log.path
 
 
 def _reach(place: Path) -> dict[str, object]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from headrace.server.http_door import Door
-from headrace.server.node import Node
+from headrace.server.node import Following, Node
+from headrace.server.stream_desk import Copying
 
 
 class NodeMetrics(Collector):
@@ -70,19 +71,11 @@ class NodeMetrics(Collector):
 
     def _copies(self) -> Iterator[Metric]:
         """What others copy from here, and what is copied here from others."""
-        sent = GaugeMetricFamily("headrace_copies", "copies that are being sent to", labels=["stream"])
-        behind = GaugeMetricFamily("headrace_copies_lag", "entries the last copy lacks", labels=["stream"])
-        for desk in self._node.desks:
-            lags = [copy.lag for copy in list(desk.copies)]
-            sent.add_metric([desk.stream.name], len(lags))
-            behind.add_metric([desk.stream.name], max(lags, default=0))
-        connected = GaugeMetricFamily("headrace_replica_following", "1 if it is up", labels=["stream"])
-        lag = GaugeMetricFamily("headrace_replica_lag", "entries that the replica lacks", labels=["stream"])
-        for name, replica in self._node.replicas.items():
-            connected.add_metric([name], int(replica.phase == "following"))
-            if replica.lag is not None:
-                lag.add_metric([name], replica.lag)
-        yield from (sent, behind, connected, lag)
+        node = self._node
+        streams = [(desk.stream.name, list(desk.copies)) for desk in node.desks]
+        journals = [(source.name, list(source.copies)) for source in node.sources]
+        yield from _copied("headrace_", "stream", streams, node.replicas)
+        yield from _copied("headrace_journal_", "journal", journals, node.journal_replicas)
 
     def _journals(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily("headrace_jobs_pending", "pending jobs", labels=["journal", "priority"])
@@ -102,3 +95,21 @@ class NodeMetrics(Collector):
             age.add_metric([journal.name], max(0, now - oldest) / 1e6)
             done.add_metric([journal.name], stats.done)
         yield from (depth, leased, dead, age, done)
+
+
+def _copied(
+    prefix: str, noun: str, sources: list[tuple[str, list[Copying]]], replicas: Mapping[str, Following]
+) -> Iterator[Metric]:
+    entries = "entries" if noun == "stream" else "events"
+    sent = GaugeMetricFamily(f"{prefix}copies", "copies that are being sent to", labels=[noun])
+    behind = GaugeMetricFamily(f"{prefix}copies_lag", f"{entries} the last copy lacks", labels=[noun])
+    for name, copies in sources:
+        sent.add_metric([name], len(copies))
+        behind.add_metric([name], max((copy.lag for copy in copies), default=0))
+    connected = GaugeMetricFamily(f"{prefix}replica_following", "1 if it is up", labels=[noun])
+    lag = GaugeMetricFamily(f"{prefix}replica_lag", f"{entries} that the replica lacks", labels=[noun])
+    for name, replica in replicas.items():
+        connected.add_metric([name], int(replica.phase == "following"))
+        if replica.lag is not None:
+            lag.add_metric([name], replica.lag)
+    yield from (sent, behind, connected, lag)
