@@ -37,8 +37,6 @@ class FollowSetting:
 
     url: str
     stream: str | None = None
-    journal: str | None = None
-    """Either the one or the other."""
     name: str | None = None
     """What the copy is called here; None: the same."""
     token: str | None = field(default=None, repr=False)
@@ -46,6 +44,8 @@ class FollowSetting:
     """Where the token stands, instead of here."""
     ca: Path | None = None
     """A file with certificates to trust."""
+    journal: str | None = None
+    """Instead of a stream."""
 
     def below(self, folder: Path) -> FollowSetting:
         """The same with paths that are relative to the file it stands in."""
