@@ -1,8 +1,8 @@
 """kill -9 of a node and of whoever follows its journal, under load; then the node is lost for good.
 
-A client puts, takes and finishes jobs, and notes what it was told. At the end the copy is made a journal of its
-own. Its frames are those of the source, and every event that was acknowledged before it was copied last is in
-it: jobs that were put are there, unless they were finished, and finished ones are not.
+A client puts, takes and finishes jobs, and notes what it was told. At the end the copy is made a journal of
+its own. Its frames are those of the source, and every event that was acknowledged before it was copied last
+is in it: jobs that were put are there, unless they were finished, and finished ones are not.
 """
 
 from __future__ import annotations
