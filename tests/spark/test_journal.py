@@ -23,6 +23,7 @@ from headrace.spark.journal_sink import jobs_target
 from headrace.spark.redrive import redrive
 from headrace.spark.sink import BatchSink, Staged, StreamSink
 from headrace.spark.types import spark_schema
+from journal.test_copy import copied
 
 NOON = dt.datetime(2026, 7, 1, 12, tzinfo=dt.UTC)
 
@@ -365,3 +366,12 @@ def test_a_journal_is_only_appended_to(store: hr.Store) -> None:
     for method in (made.writer, made.streamWriter):
         with pytest.raises(BadSettings, match="append"):
             method(StructType(), True)
+
+
+def test_a_copy_of_a_journal_is_a_table_too(store: hr.Store, pages: Journal, tmp_path: Path) -> None:
+    with hr.open(tmp_path / "spare") as spare:
+        copied(pages, spare.path / "journals" / "pages")
+        assert rows(spare, view="history") == rows(store, view="history")
+        jobs = [[(row["id"], row["state"]) for row in rows(each, view="journal")] for each in (spare, store)]
+        assert jobs[0] == jobs[1]
+        assert len(jobs[0]) == 4

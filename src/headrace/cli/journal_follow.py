@@ -26,7 +26,7 @@ def follow(
 
     Every change is here soon after it is safe there. What is here is not sent again. The copy can be looked
     at (`ls`, `stats`, `get`, Spark); jobs are put and taken at the node. If the node is away, it is tried
-    again. A journal that was replaced, or has swept away what the copy lacks, is refused.
+    again. A copy that was away for too long begins anew. A journal that was replaced, or cut, is refused.
 
     Example: headrace journal follow http://there:7400 pages --store spare
     """
