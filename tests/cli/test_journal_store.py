@@ -23,7 +23,7 @@ def pages(place: Path) -> Journals:
 def test_the_commands_of_the_noun_journal_are_all_there() -> None:
     assert {words[1] for words in COMMANDS if words[0] == "journal"} == {
         *("ls", "create", "put", "next", "done", "fail", "set", "get", "delete", "range"),
-        *("watch", "stats", "redrive", "serve", "forward"),
+        *("watch", "stats", "redrive", "serve", "follow", "unfollow", "drop", "forward"),
     }
 
 
