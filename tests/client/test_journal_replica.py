@@ -229,3 +229,22 @@ def test_what_is_not_there_and_what_is_no_copy(node: Served, place: Path) -> Non
         assert store.journals() == ["pages", "theirs"]
         with pytest.raises(NotFound):
             store.unfollow_journal("nothing")
+
+
+def test_the_other_copies_go_on_from_the_one_that_became_the_journal(node: Served, place: Path) -> None:
+    put(node, "a")
+    fetched(place / "behind", node)
+    put(node, "b")
+    fetched(place / "chosen", node)
+    put(node, "c")
+    fetched(place / "ahead", node)
+    node.stop()
+    with hr.open(place / "chosen") as store:
+        store.unfollow_journal("pages")
+    with served(place / "chosen") as chosen:
+        put(chosen, "d")
+        fetched(place / "behind", chosen)
+        with journal_replica(place / "ahead", chosen) as ahead:
+            assert isinstance(ahead.ended(), Diverged)
+    assert past(log_of(place / "behind")) == past(log_of(place / "chosen"))
+    assert set(resources(place / "behind")) == {"a", "b", "d"}
