@@ -204,11 +204,15 @@ class Store:
 
     def unfollow_journal(self, name: str, partly: bool = False) -> Origin:
         """Make a copy a journal of its own, even if it never was whole (`partly`); where it came from."""
-        return unfollow(self._disk, self._known_journal(name), partly)
+        self._check()
+        return unfollow(self._disk, self._journal_path(name), partly)
 
     def drop_journal(self, name: str) -> None:
         """Remove a journal with all it has. Nobody may have it open, or follow into it."""
-        path = self._known_journal(name)
+        self._check()
+        path = self._journal_path(name)
+        if not self.has_journal(name):
+            raise NotFound(f"there is no journal {name!r} in {self.path}")
         self._remove(path, path / LOG_DIRECTORY, JournalTaken)
 
     def journals(self) -> list[str]:
@@ -255,12 +259,6 @@ class Store:
         finally:
             lock.release()
         shutil.rmtree(gone, ignore_errors=True)
-
-    def _known_journal(self, name: str) -> Path:
-        self._check()
-        if not self.has_journal(name):
-            raise NotFound(f"there is no journal {name!r} in {self.path}")
-        return self._journal_path(name)
 
     def _opened(self, name: str, declaration: Declaration) -> Stream:
         stream = Stream(name, self._path_of(name), declaration)

@@ -309,42 +309,84 @@ def roll(path: Path) -> None:
     copy.close()
 
 
-def test_a_copy_that_begins_anew_takes_its_place_when_it_is_whole_or_after_a_crash(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_journal(place / "j", JournalSettings(durability="os")) as journal:
-        journal.put("old")
-        copied(journal, place / "copy")
-        journal.put("new")
-        journal.engine.pour()
-        anew = follow(Disk(), place / "copy", ORIGIN, anew=True)
+def begun_anew(place: Path, journal: Journal) -> JournalCopy:
+    """A copy that is whole and has not taken its place yet, beside one that lacks a job."""
+    journal.put("old")
+    copied(journal, place / "copy")
+    journal.put("new")
+    journal.engine.pour()
+    anew = follow(Disk(), place / "copy", ORIGIN, anew=True)
+    line = Line(journal, anew)
+    while line.send():
+        pass
+    line.close()
+    assert anew.done_with
+    return anew
+
+
+def test_a_copy_that_begins_anew_takes_its_place_when_it_is_whole(place: Path) -> None:
+    with open_journal(place / "j") as journal:
+        anew = begun_anew(place, journal)
+        assert len(read_state(place / "copy").jobs) == 1
         with pytest.raises(JournalTaken):
             unfollow(Disk(), place / "copy")
-        line = Line(journal, anew)
-        line.send(1)
-        anew.close()  # it never was whole: the old one stays
-        assert len(read_state(place / "copy").jobs) == 1
+        anew.close()
+        assert len(read_state(place / "copy").jobs) == 2
+        assert [each.name for each in (place / "copy").iterdir()] == ["log"]
+        journal.put("newer")
         anew = follow(Disk(), place / "copy", ORIGIN, anew=True)
         line = Line(journal, anew)
-        while line.send():
-            pass
-        assert anew.done_with
-        renames: list[Path] = []
-        real = Disk.rename
+        line.send(1)
+        line.close()
+        anew.close()  # it never was whole: the old one stays
+        assert len(read_state(place / "copy").jobs) == 2
+        copied(journal, place / "copy")
+        assert len(read_state(place / "copy").jobs) == 3
 
-        def crash_at_the_second(disk: Disk, old: Path, new: Path) -> None:
-            if renames:
-                raise Crash
-            renames.append(new)
-            real(disk, old, new)
 
-        monkeypatch.setattr(Disk, "rename", crash_at_the_second)
-        with pytest.raises(Crash):
+@pytest.mark.parametrize("renames", [0, 1])
+@pytest.mark.parametrize("finish", ["follow", "unfollow"])
+def test_a_crash_while_it_takes_its_place_is_no_matter(
+    place: Path, monkeypatch: pytest.MonkeyPatch, renames: int, finish: str
+) -> None:
+    done = list[Path]()
+    real = Disk.rename
+
+    def crashing(disk: Disk, old: Path, new: Path) -> None:
+        if len(done) == renames:
+            raise Crash
+        done.append(new)
+        real(disk, old, new)
+
+    with open_journal(place / "j") as journal:
+        anew = begun_anew(place, journal)
+        with monkeypatch.context() as patch, pytest.raises(Crash):
+            patch.setattr(Disk, "rename", crashing)
             anew.close()
-        monkeypatch.undo()
-    follow(Disk(), place / "copy", ORIGIN).close()
-    assert len(read_state(place / "copy").jobs) == 2
-    assert sorted(each.name for each in (place / "copy").iterdir()) == ["log"]
+    if finish == "follow":
+        follow(Disk(), place / "copy", ORIGIN).close()
+    unfollow(Disk(), place / "copy")
+    with open_journal(place / "copy") as promoted:
+        assert {job.resource for job in promoted.jobs()} == {"old", "new"}
+
+
+def test_what_was_made_a_journal_of_its_own_is_not_replaced(place: Path) -> None:
+    with open_journal(place / "j") as journal:
+        anew = begun_anew(place, journal)
+        copytree(place / "copy", place / "other")
+        anew.close()
+    with pytest.raises(NotFound, match="no journal 'nothing'"):
+        unfollow(Disk(), place / "nothing")
+    copytree(place / "other" / "anew", place / "kept")
+    rmtree(place / "other" / "anew")
+    unfollow(Disk(), place / "other")
+    copytree(place / "kept", place / "other" / "anew")
+    with pytest.raises(Refused, match="of its own"):
+        follow(Disk(), place / "other", ORIGIN)
+    with pytest.raises(Refused, match="of its own"):
+        follow(Disk(), place / "other", ORIGIN, anew=True)
+    with open_journal(place / "other") as promoted:
+        assert [job.resource for job in promoted.jobs()] == ["old"]
 
 
 class Crash(Exception):

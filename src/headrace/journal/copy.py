@@ -25,7 +25,7 @@ from headrace.journal.engine import LOG_DIRECTORY
 from headrace.journal.errors import JournalTaken, NotWhole
 from headrace.journal.replay import STATE
 from headrace.kernel.clock import Clock
-from headrace.kernel.errors import HeadraceError, Refused, WriterTaken
+from headrace.kernel.errors import HeadraceError, NotFound, Refused, WriterTaken
 from headrace.log.copy import LogCopy, Origin, release
 from headrace.log.disk import Disk
 from headrace.log.frame_stream import Note
@@ -82,9 +82,11 @@ class JournalCopy(LogCopy):
                 self._state = None
             if self.replaces is not None:
                 lock, self.replaces = self.replaces, None
-                if whole:
-                    _take_place(self._disk, self._path.parent)
-                lock.release()
+                try:
+                    if whole:
+                        _take_place(self._disk, self._path.parent)
+                finally:
+                    lock.release()
 
     @property
     def _reached(self) -> bool:
@@ -99,9 +101,8 @@ def follow(disk: Disk, path: Path, origin: Origin, *, anew: bool = False) -> Jou
     disk.make_directory(path)
     disk.sync_dir(path.parent)
     log, beside = path / LOG_DIRECTORY, path / _ANEW
-    if disk.kind(log) == "nothing" and _is_whole(disk, beside):
-        _take_place(disk, path)  # which a crash has left half done
     try:
+        _finish(disk, path)
         if not anew:
             return JournalCopy.open(log, origin, disk=disk)
         lock = WriterLock.acquire(disk, log)
@@ -125,9 +126,12 @@ def unfollow(disk: Disk, path: Path, partly: bool = False) -> Origin:
     With `partly` also one that never was whole: with the jobs and values it happens to have.
     """
     log = path / LOG_DIRECTORY
-    if not partly:
-        check_whole(disk, log, load_meta(disk, log))
     try:
+        _finish(disk, path)
+        if disk.kind(log) == "nothing":
+            raise NotFound(f"there is no journal {path.name!r} in {path.parent.parent}")
+        if not partly:
+            check_whole(disk, log, load_meta(disk, log))
         return release(log, disk=disk)
     except WriterTaken as error:
         raise JournalTaken(f"the journal {path.name!r} is being followed: {error}") from error
@@ -144,8 +148,24 @@ def _is_whole(disk: Disk, log: Path) -> bool:
     return STATE in read_positions(disk, log)
 
 
+def _finish(disk: Disk, path: Path) -> None:
+    """What a crash kept from taking its place is done now. WriterTaken: somebody is about to do it."""
+    log = path / LOG_DIRECTORY
+    if not _is_whole(disk, path / _ANEW):
+        return
+    if disk.kind(log) == "nothing":
+        _take_place(disk, path)
+        return
+    lock = WriterLock.acquire(disk, log)
+    try:
+        if Origin.of(load_meta(disk, log)) is not None:  # else it was made a journal of its own
+            _take_place(disk, path)
+    finally:
+        lock.release()
+
+
 def _take_place(disk: Disk, path: Path) -> None:
-    """The new log instead of the old one. If a crash comes between, `follow` finishes it."""
+    """The new log instead of the old one, in two steps."""
     shutil.rmtree(path / _OLD, ignore_errors=True)
     if disk.kind(path / LOG_DIRECTORY) != "nothing":
         disk.rename(path / LOG_DIRECTORY, path / _OLD)
