@@ -59,6 +59,7 @@ def test_follow_once_look_at_it_and_unfollow(place: Path) -> None:
     assert [row["resource"] for row in rows] == ["a", "b", "c"]
     assert journal("ls", "--json").json["journals"][0]["pending"] == 3
     assert journal("stats", "mine", "--json").json["copy_of"] == f"'pages' at {url}"
+    assert journal("watch", "mine", "--from", "start", "--count", "1", "--json").json["key"] == "a"
     assert journal("unfollow", "mine", "--json").json["url"] == url
     assert journal("next", "mine", "--json").json["resource"] == "a"
     assert journal("unfollow", "mine", "--json").error["code"] == "refused"
