@@ -32,6 +32,8 @@ class Account:
         """Id -> number and end of the lease that was acknowledged, and not ended since."""
         self.ending: dict[int, tuple[str, int]] = {}
         """Id -> D or F, and of which lease; said but perhaps not done."""
+        self.failed: set[int] = set()
+        """Ids that have failed, and were not taken again: such a job is dropped when a newer one waits."""
         self.done: dict[int, int] = {}
         """Id -> the number that was worked on."""
         self.values: dict[str, int] = {}
@@ -73,13 +75,16 @@ class Account:
         if earlier is not None:  # it has failed, and its taker was not told yet
             assert self.ending.get(id_) == ("F", earlier[1]), f"job {id_} is given out twice while leased"
         self.ending.pop(id_, None)
+        self.failed.discard(id_)
         self.taken[id_] = (number, until)
 
     def _hear_ended(self, id_: int, what: str, until: int) -> None:
         if self.ending.get(id_) == (what.upper(), until):
             del self.ending[id_]
             number, _until = self.taken.pop(id_)
-            if what == "d":
+            if what == "f":
+                self.failed.add(id_)
+            else:
                 assert number >= self.numbers.get(id_, 0), f"an update of job {id_} was lost"
                 self.done[id_] = number
         else:
@@ -111,10 +116,13 @@ class Account:
             if job is not None:
                 assert job.value in (number, self.putting.get(resource)), f"an update of {resource} was lost"
             elif id_ not in self.done:
-                what, _until = self.ending.get(id_, ("", 0))
+                what, _until = self.ending.get(id_, ("F" if id_ in self.failed else "", 0))
                 assert what, f"job {id_} of {resource} was acknowledged and is gone"
-                newer = resource in self.putting
+                newer = self.putting.get(resource)
                 assert what == "D" or newer, f"job {id_} failed, nothing newer waits, and it is gone"
+                seen = {job.value for job in by_id.values() if job.resource == resource}
+                seen |= {number for number, _until in self.taken.values()} | set(self.done.values())
+                assert what == "D" or newer in seen, f"job {id_} was dropped for one that is not there"
         for id_, (_number, until) in self.taken.items():
             if id_ in self.ending:
                 continue
