@@ -239,3 +239,17 @@ def test_a_journal_whose_containers_are_full_says_so_and_goes_on_when_some_is_de
     more = JournalSettings(durability="os", containers=Containers(bytes=512 << 10, initial=2, limit=8))
     with open_journal(place / "killed", more) as journal:
         assert len(list(journal.range())) == kept
+
+
+def test_that_a_key_was_deleted_is_remembered_for_so_long(place: Path) -> None:
+    """A request of before, which comes late, does not bring the value back; later on nobody knows."""
+    clock = ManualClock(START_US)
+    with open_journal(place / "journal", JournalSettings(keep_deleted="1h"), clock=clock) as journal:
+        journal.set("k", 1)
+        clock.advance(1.0)
+        journal.delete("k")
+        for minutes, forgotten in ((59, False), (2, True)):
+            clock.advance(60.0 * minutes)
+            journal.engine._care()  # as the background does
+            assert journal.set("k", 2, timestamp_us=START_US + 1) is forgotten
+        assert [value.value for value in journal.range()] == [2]
