@@ -59,14 +59,12 @@ class Writer:
 
         Most records have the size of the one before. As long as they do, it is known beforehand at which
         address a limit will be reached, and nothing else need be counted. While nobody is going to flush
-        (`Batcher.idle`), that is at once. Whoever flushes, in whatever thread, sets it anew.
+        (`Batcher.idle`), that is at once; and so it is after each flush, in whatever thread.
         """
         batcher, pending = self._batcher, self._pending
         address = since = batcher.next_index - 1
-        usual, room = 0, policy.bytes
-        """The size of the last record, and what could be taken at the address `since`."""
-        last, limit = since + policy.writes, 0
-        """The addresses at which there are enough records, and at which to `attend` to anything at all."""
+        usual, room = 0, policy.bytes  # the size of the last record; what could be taken at `since`
+        last, limit = since + policy.writes, 0  # where there are enough; where to `attend` to anything
 
         def write(data: bytes) -> int:
             nonlocal address
@@ -90,10 +88,13 @@ class Writer:
 
         def attend(at: int) -> int:
             nonlocal limit
-            left = room - (at - since) * usual
-            limit = min(last, at + left // (usual or 1))  # before it wakes anybody, who may set it to 0
+            limit = 0  # if this one is refused, so is the next
             if batcher.idle:
                 batcher.wake()
+            left = room - (at - since) * usual
+            limit = min(last, at + left // (usual or 1))
+            if batcher.idle:  # since then: its `rest` may have come before the line above
+                limit = 0
             if left > 0 and at < last:
                 return at
             try:
@@ -108,8 +109,7 @@ class Writer:
 
         def restart() -> None:
             nonlocal since, room, last, limit  # the address is the writing thread's alone
-            since, room, last = address, policy.bytes, address + policy.writes
-            limit = 0 if batcher.idle else min(last, since + room // (usual or 1))
+            since, room, last, limit = address, policy.bytes, address + policy.writes, 0
 
         def rest() -> None:
             nonlocal limit
@@ -117,7 +117,8 @@ class Writer:
 
         def readdress() -> None:
             nonlocal address
-            address = batcher.next_index + len(pending) - 1
+            address = batcher.upcoming - 1
+            restart()  # limits are addresses: they move with it
 
         batcher.restart, batcher.rest = restart, rest
         self._readdress = readdress
