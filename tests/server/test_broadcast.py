@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
 import pyarrow as pa
@@ -159,3 +160,32 @@ def test_a_follower_that_joins_while_the_desk_ends_is_not_forgotten(node: Served
         _head, _, body = it.read().partition(b"\r\n\r\n")  # to its end
     assert pa.ipc.open_stream(body).read_all().column("n").to_pylist() == [1]
     assert not desk.broadcast.followers
+
+
+def test_a_large_group_behind_other_entries_is_heard_at_once(node: Served) -> None:
+    """Nobody is told of its entries as they are written: they may be more than fit into memory."""
+    with hr.connect(url(node)) as store:
+        stream = store.stream("s", bytes)
+        heard = stream.listen(follow=True)
+        with stream.publisher() as publisher:
+            publisher.publish(b"first")
+        assert next(heard).value == b"first"
+        desk = node.desk
+        until(lambda: len(desk.broadcast.followers) == 1, "the follower to be there")
+        records = next(iter(desk.stream.log.read())).records
+        busy, free = threading.Event(), threading.Event()
+
+        def ask(work: Callable[[hr.Publisher], object]) -> Future[object]:
+            return asyncio.run_coroutine_threadsafe(desk.ask(work), desk._loop)
+
+        asked = [ask(lambda publisher: (busy.set(), free.wait(60)))]
+        assert busy.wait(60)
+        asked.append(ask(lambda publisher: publisher.publish_batch(pa.Table.from_batches([records]))))
+        group = iter([records, records])  # not a list: it is written as it comes
+        asked.append(ask(lambda to: to.lend(lambda log, _: log.append_group(group, writer="w", sequence=1))))
+        until(lambda: desk._queue.qsize() == 2, "both to be asked for")
+        free.set()
+        for each in asked:
+            each.result(60)
+        assert desk.broadcast._index == 4
+        assert [next(heard).index for _ in range(3)] == [1, 2, 3]

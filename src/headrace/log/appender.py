@@ -33,7 +33,10 @@ from headrace.log.segment_reader import Batch, Head
 from headrace.log.state import Commit, LogState, encode_commit
 
 Told = Callable[[Sequence[Batch | Head]], None]
-"""Is told of batches and moves of HEAD as they are written, just as readers will see them."""
+"""Is told of batches and moves of HEAD as they are written, just as readers will see them.
+
+Nothing at all: what was written is to be read.
+"""
 
 
 class Written(NamedTuple):

@@ -46,4 +46,6 @@ def append_large_group(appender: Appender, batches: Iterable[pa.RecordBatch], co
     for portion in (*written, frames):
         appender.apply(portion)
     appender.write_mark()
+    if appender.told is not None:
+        appender.told([])  # it may be larger than memory
     return commit

@@ -82,8 +82,8 @@ class Broadcast:
         """None: nobody follows."""
         self._index = 0
         """What comes next."""
-        self._told: deque[Batch | Head] = deque()
-        """What was written since the last time. Filled and emptied without the lock."""
+        self._told: deque[Batch | Head | None] = deque()
+        """What was written since the last time; None: something to be read. Without the lock."""
         self._scan: Scan | None = None
         """Where it reads what it was not told of."""
         self._followers: set[Follower] = set()
@@ -106,7 +106,7 @@ class Broadcast:
     def told(self, items: Sequence[Batch | Head]) -> None:
         """These were written. They go on with the next `read`."""
         if self._chunks is not None:
-            self._told.extend(items)
+            self._told.extend(items or [None])
 
     def read(self) -> None:
         """Hand on what has come since the last time."""
@@ -127,19 +127,19 @@ class Broadcast:
 
     def _news(self, schema: pa.Schema) -> list[Batch | Head]:
         """What has come, from what was told if that is all of it."""
-        told, index = list[Batch | Head](), self._index
+        items, told = list[Batch | Head | None](), list[Batch | Head]()
         while self._told:
-            told.append(self._told.popleft())
-        for item in told:
-            first = item.base_index if isinstance(item, Batch) else item.next_index
-            if first != index or (isinstance(item, Batch) and not item.records.schema.equals(schema)):
-                told = []
-                break
+            items.append(self._told.popleft())
+        index = self._index
+        for item in items:
+            if item is None or _first(item) != index or not _fits(item, schema):
+                return self._read(schema)
+            told.append(item)
             index = item.next_index
-        if told:
-            self._index = index
-            return told
-        return self._read(schema)
+        if not told:
+            return self._read(schema)
+        self._index = index
+        return told
 
     def _read(self, schema: pa.Schema) -> list[Batch | Head]:
         if self._scan is not None and self._scan.index != self._index:
@@ -155,8 +155,7 @@ class Broadcast:
 
     def _piece(self, item: Batch | Head) -> Piece:
         assert self._chunks is not None
-        first = item.base_index if isinstance(item, Batch) else item.next_index
-        return Piece(first, item.next_index, b"".join(self._chunks.chunks(item)))
+        return Piece(_first(item), item.next_index, b"".join(self._chunks.chunks(item)))
 
     def _close(self) -> None:
         scan, self._scan, self._chunks = self._scan, None, None
@@ -187,3 +186,11 @@ class Broadcast:
         for follower in list(self._followers):
             for piece in pieces:
                 follower.hand(piece)
+
+
+def _first(item: Batch | Head) -> int:
+    return item.base_index if isinstance(item, Batch) else item.next_index
+
+
+def _fits(item: Batch | Head, schema: pa.Schema) -> bool:
+    return isinstance(item, Head) or bool(item.records.schema.equals(schema))
