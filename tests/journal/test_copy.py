@@ -283,6 +283,37 @@ def test_a_copy_that_was_away_for_too_long_is_told_so_and_history_gives_it_time(
         assert found.value == 199
 
 
+def test_what_a_source_that_was_lost_told_does_not_count_for_the_next_one(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had said anew what is alive further on, where the copy that came in its place has other events."""
+    with open_journal(place / "j", JournalSettings(durability="os")) as journal:
+        journal.put("lives")
+        copied(journal, place / "next")
+        copied(journal, place / "copy")
+        copy = follow(Disk(), place / "copy", ORIGIN)
+        line = Line(journal, copy)
+        for number in range(200):
+            journal.set("k", number)
+        settle_down(journal)
+        line.send(0)  # it is told where the source stands, and gets nothing
+        line.close()
+        copy.abandon()
+        end = journal.engine.log.next_index
+    monkeypatch.setattr(sweep, "_SLACK_EVENTS", 1000)
+    unfollow(Disk(), place / "next")
+    with open_journal(place / "next") as journal:
+        for number in range(end):
+            journal.set("k", number)
+        journal.engine.pour()
+        line = Line(journal, copy)
+        while line.send():
+            pass
+        line.close()
+        copy.close()
+    assert len(read_state(place / "copy").jobs) == 1
+
+
 def test_a_copy_does_not_grow_for_ever(place: Path) -> None:
     with open_journal(place / "j", JournalSettings(durability="os")) as journal:
         for _ in range(10):

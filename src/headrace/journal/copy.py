@@ -67,6 +67,11 @@ class JournalCopy(LogCopy):
         self.let_go(min(note.base, note.state))  # what the source lost by accident stays
         self._told = None
 
+    def abandon(self) -> None:
+        """The line is gone, and with it what was told: another source may have other events at that end."""
+        super().abandon()
+        self._told = None
+
     @property
     def done_with(self) -> bool:
         """Whether it is whole, and takes its place when it is closed."""
