@@ -41,9 +41,11 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
 
 
 def waits(alert: Alertness, times: Times, seconds: float, count: int = 1, busy: float = 1.0) -> None:
+    """Who waits looks for a while, at most, and then sleeps."""
     for _ in range(count):
         alert.begin()
-        times.pass_by(seconds, busy)
+        times.pass_by(min(seconds, LOOK_S), busy)
+        times.pass_by(max(seconds - LOOK_S, 0.0), 0.0)
         alert.end()
 
 

@@ -47,7 +47,8 @@ class Alertness:
     def end(self) -> None:
         """It came."""
         waited = min(time.monotonic() - self._began, _LONG_S)
-        if self._looks and time.thread_time() - self._busy < waited / 2:  # others had the core meanwhile
+        looked = min(waited, LOOK_S)  # after that it slept, and of course others had the core
+        if self._looks and time.thread_time() - self._busy < looked / 2:
             self._usual_s = _LONG_S
         else:
             self._usual_s += _WEIGHT * (waited - self._usual_s)
