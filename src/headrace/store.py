@@ -26,7 +26,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.journal.copy import JournalCopy, follow, unfollow
+from headrace.journal.copy import JournalCopy, finish, follow, unfollow
 from headrace.journal.engine import LOG_DIRECTORY, Engine
 from headrace.journal.errors import JournalTaken
 from headrace.journal.journal import Journal
@@ -192,6 +192,8 @@ class Store:
                 if self._disk.kind(path) == "nothing":
                     self._disk.make_directory(path)
                     self._disk.sync_dir(path.parent)
+                elif not self.has_journal(name):
+                    finish(self._disk, path)  # or an empty one would be made in the place of a copy
                 journal = self._journals[name] = Journal(name, Engine.open(path, settings))
             elif settings is not None and settings != journal.settings:
                 raise BadSettings(f"the journal {name!r} is open with other settings: close it first")

@@ -33,6 +33,7 @@ from headrace.log.disk import Disk
 from headrace.log.frame_stream import FrameEncoder, FrameParser, Note
 from headrace.log.log import Log
 from headrace.log.positions import read_positions
+from headrace.store import open_store
 
 from .test_sweep import START_US, all_of, settle_down
 
@@ -376,11 +377,13 @@ def test_a_copy_that_begins_anew_takes_its_place_when_it_is_whole(place: Path) -
 
 
 @pytest.mark.parametrize("renames", [0, 1])
-@pytest.mark.parametrize("finish", ["follow", "unfollow"])
+@pytest.mark.parametrize("then", ["follow", "unfollow", "open"])
 def test_a_crash_while_it_takes_its_place_is_no_matter(
-    place: Path, monkeypatch: pytest.MonkeyPatch, renames: int, finish: str
+    place: Path, monkeypatch: pytest.MonkeyPatch, renames: int, then: str
 ) -> None:
     done = list[Path]()
+    store = open_store(place / "store")
+    path = store.path / "journals" / "copy"
     real = Disk.rename
 
     def crashing(disk: Disk, old: Path, new: Path) -> None:
@@ -390,14 +393,17 @@ def test_a_crash_while_it_takes_its_place_is_no_matter(
         real(disk, old, new)
 
     with open_journal(place / "j") as journal:
-        anew = begun_anew(place, journal)
+        anew = begun_anew(path.parent, journal)
         with monkeypatch.context() as patch, pytest.raises(Crash):
             patch.setattr(Disk, "rename", crashing)
             anew.close()
-    if finish == "follow":
-        follow(Disk(), place / "copy", ORIGIN).close()
-    unfollow(Disk(), place / "copy")
-    with open_journal(place / "copy") as promoted:
+    if then == "follow":
+        store.follow_journal("copy", ORIGIN).close()
+    if then == "open":
+        with pytest.raises(IsReplica):
+            store.journal("copy")
+    store.unfollow_journal("copy")
+    with store, store.journal("copy") as promoted:
         assert {job.resource for job in promoted.jobs()} == {"old", "new"}
 
 

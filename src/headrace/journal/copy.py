@@ -107,7 +107,7 @@ def follow(disk: Disk, path: Path, origin: Origin, *, anew: bool = False) -> Jou
     disk.sync_dir(path.parent)
     log, beside = path / LOG_DIRECTORY, path / _ANEW
     try:
-        _finish(disk, path)
+        finish(disk, path)
         if not anew:
             return JournalCopy.open(log, origin, disk=disk)
         lock = WriterLock.acquire(disk, log)
@@ -132,7 +132,7 @@ def unfollow(disk: Disk, path: Path, partly: bool = False) -> Origin:
     """
     log = path / LOG_DIRECTORY
     try:
-        _finish(disk, path)
+        finish(disk, path)
         if disk.kind(log) == "nothing":
             raise NotFound(f"there is no journal {path.name!r} in {path.parent.parent}")
         if not partly:
@@ -142,18 +142,7 @@ def unfollow(disk: Disk, path: Path, partly: bool = False) -> Origin:
         raise JournalTaken(f"the journal {path.name!r} is being followed: {error}") from error
 
 
-def check_whole(disk: Disk, log: Path, meta: Meta) -> None:
-    """NotWhole, if the log of a journal is a copy that has never had everything."""
-    origin = Origin.of(meta)
-    if origin is not None and not _is_whole(disk, log):
-        raise NotWhole(f"{log.parent} is a copy of {origin} that is not whole yet: let it be followed on")
-
-
-def _is_whole(disk: Disk, log: Path) -> bool:
-    return STATE in read_positions(disk, log)
-
-
-def _finish(disk: Disk, path: Path) -> None:
+def finish(disk: Disk, path: Path) -> None:
     """What a crash kept from taking its place is done now. WriterTaken: somebody is about to do it."""
     log = path / LOG_DIRECTORY
     if not _is_whole(disk, path / _ANEW):
@@ -167,6 +156,17 @@ def _finish(disk: Disk, path: Path) -> None:
             _take_place(disk, path)
     finally:
         lock.release()
+
+
+def check_whole(disk: Disk, log: Path, meta: Meta) -> None:
+    """NotWhole, if the log of a journal is a copy that has never had everything."""
+    origin = Origin.of(meta)
+    if origin is not None and not _is_whole(disk, log):
+        raise NotWhole(f"{log.parent} is a copy of {origin} that is not whole yet: let it be followed on")
+
+
+def _is_whole(disk: Disk, log: Path) -> bool:
+    return STATE in read_positions(disk, log)
 
 
 def _take_place(disk: Disk, path: Path) -> None:
