@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -210,3 +211,22 @@ def test_a_log_whose_mark_was_removed_can_still_be_followed(tmp_path: Path) -> N
             log.append(orders(0, 1))
             log.append(orders(1, 2))
             assert follower.finish() == [0, 1]
+
+
+def test_a_mark_that_is_replaced_together_with_its_directory_is_watched_on(tmp_path: Path, how: str) -> None:
+    """As by a copy that has begun anew."""
+    for name in ("log", "anew"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mark").write_bytes(name.encode())
+    watch = wake.watch(tmp_path / "log" / "mark")
+    with (tmp_path / "log" / "mark").open("rb"):  # by some reader
+        (tmp_path / "log").rename(tmp_path / "old")
+        (tmp_path / "anew").rename(tmp_path / "log")
+        seen = watch.seen()
+        shutil.rmtree(tmp_path / "old")
+        assert watch.wait(seen, JOIN_S)
+        for text in (b"one", b"two"):
+            seen = watch.seen()
+            (tmp_path / "log" / "mark").write_bytes(text)
+            assert watch.wait(seen, JOIN_S)
+    watch.close()

@@ -3,7 +3,7 @@
 The writer writes the log's `mark` after each append. On Linux the kernel tells about that by inotify:
 one inotify instance and one thread serve a whole process, whatever the number of logs and readers. Where
 there is no inotify (or no more instances), the same thread looks at the mark every few milliseconds
-instead.
+instead. When a mark goes and another is in its place, because a copy has begun anew, that one is watched.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 _IN_MODIFY = 0x00000002
+_IN_ATTRIB = 0x00000004
+"""Among others: the file has lost its name."""
 _EVENT = struct.Struct("iIII")
 _POLL_MS = 5
 _RECONSIDER_MS = 1000
@@ -87,6 +89,8 @@ class _Hub:
             wait_ms = _POLL_MS if self._polled else _RECONSIDER_MS
             paths = self._inotify.wait(wait_ms) if self._inotify else _sleep(wait_ms)
             with self._lock:
+                if self._inotify:
+                    self._inotify.renew()
                 paths += self._moved()
                 woken = [watch for path in paths for watch in self._watches.get(path, ())]
             for watch in woken:
@@ -114,6 +118,7 @@ class _Inotify:
         self._fd = fd
         self._paths: dict[int, str] = {}
         self._ids: dict[str, int] = {}
+        self._replaced: set[str] = set()
 
     @classmethod
     def create(cls) -> _Inotify | None:
@@ -125,7 +130,7 @@ class _Inotify:
         return cls(libc, fd) if fd >= 0 else None
 
     def add(self, path: str) -> bool:
-        number = self._libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY)
+        number = self._libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY | _IN_ATTRIB)
         if number >= 0:
             self._paths[number], self._ids[path] = path, number
         return bool(number >= 0)
@@ -144,11 +149,20 @@ class _Inotify:
             return []
         data, at, paths = os.read(self._fd, 65536), 0, set[str]()
         while at < len(data):
-            number, _, _, name_bytes = _EVENT.unpack_from(data, at)
+            number, what, _, name_bytes = _EVENT.unpack_from(data, at)
             at += _EVENT.size + name_bytes
             if path := self._paths.get(number):
                 paths.add(path)
+                if what & _IN_ATTRIB:
+                    self._replaced.add(path)
         return list(paths)
+
+    def renew(self) -> None:
+        """Watch the files that are now where others were."""
+        for path in self._replaced & self._ids.keys():
+            self.remove(path)
+            self.add(path)
+        self._replaced.clear()
 
 
 _hub: _Hub | None = None
