@@ -10,6 +10,7 @@ There every record has a head of two bytes, which says that it is bytes, and how
 
 If the first head is as expected, the second stands where it would if all were of one size; and so on. So
 all are, if and only if every head is as expected and nothing is left over. Then the heads are taken out.
+(Members of an Enum are as good as their values there; `msgspec.Raw` is what it says it is.)
 """
 
 from __future__ import annotations
