@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.journal import Job, JournalTaken, NotWhole, ledger, sweep
-from headrace.kernel.errors import Diverged, IsReplica, NotFound, Refused
+from headrace.kernel.errors import DiskFull, Diverged, IsReplica, NotFound, Refused
 from headrace.log import Log
 from journal.test_sweep import settle_down
 from log.copies import past
@@ -134,8 +134,17 @@ def test_a_copy_that_was_away_for_too_long_begins_anew_and_is_whole_all_the_time
 ) -> None:
     monkeypatch.setattr(sweep, "_SLACK_EVENTS", 40)
     monkeypatch.setattr(sweep, "_STEP_EVENTS", 25)
+    full = [False, True, True, False]  # as a disk may be for a while
+    real = hr.Store.follow_journal
+
+    def follow(store: hr.Store, *what: Any, **how: Any) -> Any:
+        if full and full.pop(0):
+            raise DiskFull("no room")
+        return real(store, *what, **how)
+
     put(node, "lives")
     fetched(place / "copy", node)
+    monkeypatch.setattr(hr.Store, "follow_journal", follow)
     pages = node.store.journal("pages")
     for number in range(100):
         pages.set("k", number)
@@ -146,6 +155,7 @@ def test_a_copy_that_was_away_for_too_long_begins_anew_and_is_whole_all_the_time
         put(node, "later")
         following.reaches(pages.engine.log.next_index + 1)
     assert following.error is None
+    assert not full
     assert past(log_of(place / "copy")) == past(log_of(place / "source"))
     assert set(resources(place / "copy")) == {"lives", "later"}
 

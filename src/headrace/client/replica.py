@@ -82,6 +82,8 @@ class Replica:
         self._patient = patient
         self._on_grown = on_grown
         self._copy: LogCopy | None = None
+        self._anew = False
+        """A journal says all that is alive again and again: what we lack of the past is not needed."""
         self._following: asyncio.Task[None] | None = None
         self._stopped = False
         self.state = ReplicaState(local or name, Origin(line.url, name), kind)
@@ -121,10 +123,11 @@ class Replica:
         while True:
             before, error = self.state.next_index, ""
             try:
+                await self._in_thread(self._ready)
                 if await self._visit(once):
                     return
             except HeadraceError as failed:
-                final = isinstance(failed, Refused) and not await self._mended(failed)
+                final = isinstance(failed, Refused) and not self._mended(failed)
                 if final or (once and attempts + 1 >= _ONCE_ATTEMPTS):
                     raise
                 error = str(failed)
@@ -133,14 +136,12 @@ class Replica:
             await self._in_thread(self._tidy)
             await asyncio.sleep(_BACKOFF.pause_s(max(1, attempts)))
 
-    async def _mended(self, failed: Refused) -> bool:
+    def _mended(self, failed: Refused) -> bool:
         """Whether waiting, or beginning anew, helps after all."""
         if isinstance(failed, NotFound):
             return self._patient
-        if isinstance(failed, Trimmed) and self.state.kind == "journals":
-            await self._in_thread(self._begin_anew)
-            return True
-        return False
+        self._anew = isinstance(failed, Trimmed) and self.state.kind == "journals"
+        return self._anew
 
     async def _visit(self, once: bool) -> bool:
         """Take what comes over one connection; whether that was all that is wanted."""
@@ -188,24 +189,25 @@ class Replica:
         return await loop.run_in_executor(self._thread, partial(work, *arguments))
 
     def _open(self) -> None:
-        follow = self._store.follow if self.state.kind == "streams" else self._store.follow_journal
-        self._copy = follow(self.state.name, self.state.source)
-        self.state.next_index = self._copy.next_index
+        state = self.state
+        if state.kind == "streams":
+            self._copy = self._store.follow(state.name, state.source)
+        else:
+            self._copy = self._store.follow_journal(state.name, state.source, anew=self._anew)
+            self._anew = False
+        state.next_index = self._copy.next_index
 
-    def _begin_anew(self) -> None:
-        """A journal says all that is alive again and again: what we lack of the past is not needed."""
-        self._close()
-        self._copy = self._store.follow_journal(self.state.name, self.state.source, anew=True)
-        self.state.next_index = 0
+    def _ready(self) -> None:
+        """Before a visit. A copy whose disk failed is opened again, which recovers."""
+        if self._copy is not None and (self._anew or self._copy.done_with):
+            self._close()
+        if self._copy is None:
+            self._open()
 
     def _tidy(self) -> None:
-        """After a visit: no half group stays. A copy whose disk failed is opened again, which recovers."""
-        copy = self._copied()
-        if not copy.broken:
-            copy.abandon()
-        if copy.done_with:
-            self._close()
-            self._open()
+        """After a visit: no half group stays."""
+        if self._copy is not None and not self._copy.broken:
+            self._copy.abandon()
 
     def _close(self) -> None:
         if self._copy is not None:
