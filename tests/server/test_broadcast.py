@@ -137,6 +137,20 @@ def test_a_follower_that_falls_behind_reads_by_itself_and_comes_back(node: Serve
         until(lambda: node.desk.followers == 0, "the follower to be forgotten")
 
 
+def test_a_follower_whose_reader_went_while_it_joined_is_forgotten(node: Served) -> None:
+    class Closed(Line):
+        def is_closing(self) -> bool:
+            return True
+
+    node.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}})
+    node.ask.done("POST", "/streams/s", [{"n": 1}])
+    line = Closed()
+    assert node.desk.broadcast.join(1, line) is not None
+    node.ask.done("POST", "/streams/s", [{"n": 2}])
+    until(lambda: not node.desk.broadcast.followers, "it to be forgotten")
+    assert not line.sent
+
+
 def test_a_follower_that_joins_while_the_desk_ends_is_not_forgotten(node: Served) -> None:
     node.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}})
     node.ask.done("POST", "/streams/s", [{"n": 1}])

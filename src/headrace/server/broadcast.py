@@ -186,6 +186,8 @@ class Broadcast:
         for follower in list(self._followers):
             for piece in pieces:
                 follower.hand(piece)
+            if follower.gone.is_set():  # perhaps nobody waits for it: a reader may go while it joins
+                self._followers.discard(follower)
 
 
 def _first(item: Batch | Head) -> int:
