@@ -6,8 +6,8 @@ that long, and lets others run between two looks. Who is mistaken has wasted les
 the more often that happens, the sooner he sleeps at once.
 
 Nobody looks where somebody else needs the core, perhaps the very one who is waited for: on a machine that has
-only one, and for a while after a look in which others had it. Nor does more than one thread of a process:
-they would keep Python's lock from each other.
+only one, and for a while after a look in which others had it. Nor do the clients of a process in more than
+one thread: they would keep Python's lock from each other.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Alertness:
 
 
 class Lookout:
-    """The place of the one thread of a process that may look. It is left when another one wants it."""
+    """The place of the one thread of clients that may look. It is left when another one wants it."""
 
     def __init__(self) -> None:
         self._taken = threading.Lock()
