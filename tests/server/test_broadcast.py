@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.client import aio
+from headrace.log import Settings
 from headrace.server.broadcast import BEHIND_BYTES, Connection, Follower, Piece
 from headrace.server.http_limits import HttpLimits
 from stream.samples import Number, in_thread, until
@@ -113,6 +114,20 @@ def test_many_followers_hear_entries_and_heads_from_whoever_publishes(node: Serv
             *(("entry", n) for n in range(6, 11)),
             ("head", 12),
         ]
+
+
+def test_a_follower_hears_at_once_of_a_stream_with_write_buffers(node: Served, place: Path) -> None:
+    with hr.open(place / "store") as store:
+        store.stream("s", bytes, settings=Settings(write_buffers=4))
+    with hr.connect(url(node)) as store:
+        stream = store.stream("s", bytes)
+        heard = stream.listen(follow=True)
+        with stream.publisher() as publisher:
+            for data in (b"first", b"second"):
+                publisher.publish(data)
+                publisher.flush()
+                assert next(heard).value == data
+                until(lambda: len(node.desk.broadcast.followers) == 1, "the follower to be there")
 
 
 def test_a_follower_that_falls_behind_reads_by_itself_and_comes_back(node: Served) -> None:

@@ -105,7 +105,7 @@ class Appender:
         if commit is not None:
             self.framing.add_marker(frames, Kind.COMMIT, end.next_index, end.head, body=encode_commit(commit))
         self.take(frames)
-        if self.told is not None and not self._held:
+        if self.told is not None:
             self.told([Batch.of(*each) for each in zip(frames.headers, batches, strict=False)])
         return base
 
@@ -121,7 +121,7 @@ class Appender:
         frames = Frames()
         self.framing.add_marker(frames, Kind.HEAD, self.state.next_index, key)
         self.take(frames)
-        if self.told is not None and not self._held:
+        if self.told is not None:
             self.told([Head(key, self.state.next_index)])
 
     def trim(self, before: int) -> None:
@@ -139,7 +139,7 @@ class Appender:
 
     def take(self, frames: Frames, *, tell: bool = True) -> None:
         """Write frames that were made for the end of this log, now or with those that are held back."""
-        buffers = self.meta.settings.write_buffers
+        buffers = self.meta.settings.write_buffers if self.told is None else 1  # readers look when told
         if len(self._held) >= buffers:
             self.write_held()
         self.make_room(frames)

@@ -199,7 +199,10 @@ class Log(ReadVerbs):
                 self._appender = appender.cut(index)
 
     def tell(self, told: Told) -> None:
-        """From now on `told` is told of what is written, in the thread that does and before it may go on."""
+        """From now on `told` is told of what is written, in the thread that does and before it may go on.
+
+        Nothing is held back in write buffers any more.
+        """
         self._writer().told = told
 
     # --- what only its writer knows
