@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -211,3 +213,59 @@ def test_a_node_that_stops_answers_what_it_has_taken(place: Path) -> None:
         there = [entry.value["n"] for entry in store.stream("s").listen()]
     assert there == list(range(len(there)))
     assert answered == len(there)
+
+
+def test_what_comes_in_one_segment_is_answered_in_order_also_what_is_wrong(node: Served) -> None:
+    pipe = Publisher(node)
+    requests = [batch(0, 1), batch(1, 0), batch(1, 2, base=1), PipeRequest(Verb.WHERE), batch(2, 9, base=7)]
+    requests += [batch(n, n + 1, base=n) for n in range(2, 200)]
+    data = b"".join(each.head + bytes(each.body) for each in requests)
+    pipe.socket.sendall(data + b"\xff" * 24)
+    told = [pipe.answer() for _ in requests]
+    assert [each.get("error") for each in told[:5]] == [None, "key_order", None, None, "fenced"]
+    assert (told[2]["first"], told[3]["next"]) == (1, 2)
+    assert [each["first"] for each in told[5:]] == list(range(2, 200))
+    assert pipe.answer()["error"] == "protocol"  # behind all the others
+    assert pipe.has_ended()
+    assert numbers(node) == list(range(1, 201))
+    until(lambda: node.node.under_way == 0 and node.server.door.held_bytes == 0)
+
+
+def test_requests_that_come_in_any_pieces_are_answered_in_order(node: Served) -> None:
+    pipe = Publisher(node)
+    data = b"".join(each.head + bytes(each.body) for each in (batch(n, n, base=n) for n in range(30)))
+    for at in range(0, len(data), 97):
+        pipe.socket.sendall(data[at : at + 97])
+    assert [pipe.answer()["first"] for _ in range(30)] == list(range(30))
+
+
+def test_a_pipe_that_is_never_idle_holds_what_is_not_answered_and_no_more(node: Served) -> None:
+    pipe, size = Publisher(node), len(batch(0, *range(500)).body)
+    for sequence in range(200):
+        pipe.send(batch(sequence, *range(500 * sequence, 500 * sequence + 500)))
+        if sequence >= 4:
+            assert pipe.answer()["first"] == 500 * (sequence - 4)
+        assert node.server.door.held_bytes < 10 * size
+    assert [pipe.answer()["next"] for _ in range(4)][-1] == 100_000
+    until(lambda: node.server.door.held_bytes == 0)
+
+
+def test_a_node_that_stops_is_not_kept_by_a_peer_that_goes_on_sending(place: Path) -> None:
+    with served(place / "store") as node:
+        node.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}, "order_by": "n"})
+        pipe = Publisher(node)
+
+        def send() -> None:
+            with contextlib.suppress(OSError):
+                for sequence in range(1 << 30):
+                    pipe.send(batch(sequence, sequence))
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        assert pipe.answer()["next"] == 1
+    assert pipe.has_ended()
+    pipe.socket.close()
+    sending.join()
+    with hr.open(place / "store") as store:
+        there = [entry.value["n"] for entry in store.stream("s").listen()]
+    assert there == list(range(len(there)))

@@ -67,8 +67,13 @@ def test_answers_in_pieces_of_any_size(answers: list[bytes], size: int) -> None:
     ids=["too large", "no verb", "an unknown verb", "a base below none"],
 )
 def test_what_cannot_be_a_request_is_refused_before_its_body_comes(head: bytes) -> None:
-    with pytest.raises(ProtocolError):
-        PipeRequests(100).feed(head)
+    good = PipeRequest(Verb.PUBLISH, 7, body=b"good")
+    for before in ([], [good, good]):
+        parser = PipeRequests(100)
+        found = parser.feed(b"".join(each.head + bytes(each.body) for each in before) + head)
+        assert [bytes(each.body) for each in found] == [b"good"] * len(before)
+        assert isinstance(parser.wrong, ProtocolError)
+        assert (parser.feed(good.head + b"good"), parser.held) == ([], 0)
 
 
 def test_a_key_that_is_no_key_and_an_answer_without_end_are_refused() -> None:

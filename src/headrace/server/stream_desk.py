@@ -95,22 +95,37 @@ class StreamDesk:
         The table is unpacked by the publishing thread: handing it to another first costs more than that.
         `size` is what is held until then.
         """
-        self.lease.check(who)
+        return self.counted(await (await self.begin_publish(unpack, size, once, at=at, who=who)))
+
+    async def begin_publish(
+        self,
+        unpack: Callable[[], pa.Table],
+        size: int,
+        once: tuple[str, int] | None = None,
+        *,
+        at: int | None = None,
+        who: str | None = None,
+    ) -> asyncio.Future[tuple[Published, int]]:
+        """The same, with its place behind all that was begun before; what comes of it is to be `counted`."""
 
         def work(publisher: Publisher) -> tuple[Published, int]:
             table = unpack()
             return publisher.publish_batch(table, once=once, at=at), table.nbytes
 
-        published: Published
-        published, table_bytes = await self.ask(work, size)
+        return await self.begin(work, size, lambda: self.lease.check(who))
+
+    def counted(self, done: tuple[Published, int]) -> Published:
+        published, table_bytes = done
         if not published.repeated:
             self.published_entries += published.next_index - published.base_index
             self.published_bytes += table_bytes
         return published
 
     async def head(self, key: Any, who: str | None = None) -> None:
-        self.lease.check(who)
-        await self.ask(lambda publisher: publisher.head(key))
+        await (await self.begin_head(key, who))
+
+    async def begin_head(self, key: Any, who: str | None = None) -> asyncio.Future[None]:
+        return await self.begin(lambda publisher: publisher.head(key), 0, lambda: self.lease.check(who))
 
     @property
     def log(self) -> Log:
@@ -152,19 +167,29 @@ class StreamDesk:
 
     async def ask(self, work: Callable[[Publisher], Any], size: int = 0) -> Any:
         """Have something done by the publishing thread; answered when everything before it is durable."""
+        return await (await self.begin(work, size))
+
+    async def begin(
+        self, work: Callable[[Publisher], Any], size: int = 0, check: Callable[[], None] = lambda: None
+    ) -> asyncio.Future[Any]:
+        """The same, in two steps: when this returns, it has its place in the order. It waits for room only.
+
+        `check` says, by raising, whether it may still be done then.
+        """
         while self._queued_bytes >= QUEUE_BYTES and not self._closing:
             room: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(room)
             await room
         if self._closing:
             raise Closed(f"the stream {self.stream.name!r} is being closed: try again later")
+        check()
         self._queued_bytes += size
         if self._publishing is None:
             self._publishing = threading.Thread(target=self._publish, name="headrace-publish", daemon=True)
             self._publishing.start()
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._queue.put(_Wanted(work, size, answer))
-        return await answer
+        return answer
 
     def _answer(self, answered: list[tuple[_Wanted, Any]]) -> None:
         for wanted, result in answered:

@@ -23,6 +23,7 @@ from headrace.wire.errors import ProtocolError
 _HEAD = struct.Struct("<IIQq")
 _SIZE = struct.Struct("<I")
 _BITS = struct.Struct("<Q")
+REQUEST_HEAD_BYTES = _HEAD.size
 ANY = -1
 ANSWER_BYTES_MAX = 64 << 20
 """A batch whose ids were all there is answered with their places."""
@@ -61,6 +62,8 @@ class PipeRequests:
     """Requests cut out of what arrives, in whatever pieces. Only what has arrived is held."""
 
     def __init__(self, body_bytes_max: int) -> None:
+        self.wrong: ProtocolError | None = None
+        """What came behind the last request and never can be one. Nothing after it is looked at."""
         self._most = body_bytes_max
         self._pieces: list[bytes] = []
         self._held = 0
@@ -72,7 +75,9 @@ class PipeRequests:
         return self._held
 
     def feed(self, data: bytes) -> list[PipeRequest]:
-        """Those that are whole now; ProtocolError if one never can be."""
+        """Those that are whole now."""
+        if self.wrong is not None:
+            return []
         self._pieces.append(data)
         self._held += len(data)
         if self._held < self._needed:
@@ -82,7 +87,10 @@ class PipeRequests:
         at, view = 0, memoryview(whole)
         while len(whole) - at >= _HEAD.size:
             size, verb, sequence, base = _HEAD.unpack_from(whole, at)
-            self._check(size, verb, base)
+            self.wrong = self._wrong(size, verb, base)
+            if self.wrong is not None:
+                self._pieces, self._held = [], 0
+                return requests
             if len(whole) - at < _HEAD.size + size:
                 break
             body = view[at + _HEAD.size : at + _HEAD.size + size]
@@ -93,11 +101,12 @@ class PipeRequests:
         self._needed = _HEAD.size if len(rest) < _HEAD.size else _HEAD.size + size
         return requests
 
-    def _check(self, size: int, verb: int, base: int) -> None:
+    def _wrong(self, size: int, verb: int, base: int) -> ProtocolError | None:
         if size > self._most:
-            raise ProtocolError(f"a batch of {size} bytes; {self._most} are allowed: send fewer entries")
+            return ProtocolError(f"a batch of {size} bytes; {self._most} are allowed: send fewer entries")
         if not Verb.PUBLISH <= verb <= Verb.WHERE or base < ANY:
-            raise ProtocolError(f"no request has the verb {verb} and the base {base}")
+            return ProtocolError(f"no request has the verb {verb} and the base {base}")
+        return None
 
 
 def answer_bytes(body: bytes) -> bytes:
