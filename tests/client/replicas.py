@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,22 @@ from headrace.client.replica import Replica, ReplicaState
 from headrace.kernel.errors import HeadraceError
 
 TIMEOUT_S = 60
+
+
+class FollowingProcess:
+    """`headrace stream follow`, or `journal follow`, to be killed and started again."""
+
+    def __init__(self, noun: str, name: str, store: Path, port: int) -> None:
+        self._words = [noun, "follow", f"http://127.0.0.1:{port}", name, "--store", str(store)]
+        self.start()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "headrace.cli.app", *self._words]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 class Running:

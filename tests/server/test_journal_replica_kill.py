@@ -9,35 +9,18 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import headrace as hr
-from client.replicas import Running
+from client.replicas import FollowingProcess, Running
 from log.copies import is_beginning, past
 
 from .http_node import Asking, Daemon
 from .test_http_kill import GONE
 
 ROUNDS = 40 if os.environ.get("HEADRACE_CAMPAIGN") else 3
-
-
-class Follower:
-    def __init__(self, store: Path, port: int) -> None:
-        self._words = ["journal", "follow", f"http://127.0.0.1:{port}", "pages", "--store", str(store)]
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli.app", *self._words], stderr=subprocess.DEVNULL
-        )
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 class Working:
@@ -91,7 +74,7 @@ def test_what_was_acknowledged_and_copied_goes_on_in_the_copy(place: Path) -> No
     lot = random.Random()
     source = Daemon(place / "source")
     source.ask.done("PUT", "/journals/pages")
-    follower = Follower(place / "copy", source.port)
+    follower = FollowingProcess("journal", "pages", place / "copy", source.port)
     working = Working(source.port)
     victims = [[source, follower], [follower], [source]]
     for number in range(ROUNDS):

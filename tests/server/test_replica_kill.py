@@ -9,34 +9,17 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
-from client.replicas import Running
+from client.replicas import FollowingProcess, Running
 from log.copies import commits, past
 
 from .http_node import Asking, Daemon
 from .test_http_kill import GONE
 
 ROUNDS = 40 if os.environ.get("HEADRACE_CAMPAIGN") else 2
-
-
-class Follower:
-    def __init__(self, store: Path, port: int) -> None:
-        self._words = ["stream", "follow", f"http://127.0.0.1:{port}", "s", "--store", str(store)]
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli.app", *self._words], stderr=subprocess.DEVNULL
-        )
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
 
 
 class Publishing:
@@ -74,7 +57,7 @@ def test_the_copy_ends_identical(place: Path) -> None:
     lot = random.Random()
     source = Daemon(place / "source")
     source.ask.done("PUT", "/streams/s", {"fields": {"n": "int64", "text": "string"}})
-    follower = Follower(place / "copy", source.port)
+    follower = FollowingProcess("stream", "s", place / "copy", source.port)
     publishing = Publishing(source.port)
     victims = [[source, follower], [follower], [source]]
     for number in range(ROUNDS):

@@ -73,8 +73,8 @@ class PublishRoutes:
         else:
             check_rows(body.count(b"\n"), self._node.limits)
             unpack = partial(read_lines, body.splitlines(), desk.stream.schema, "stream")
-        published = await desk.publish(unpack, len(body), once, at=at, who=request.headers.get(PUBLISHER))
-        return answer(told(published))
+        publishing = await desk.publish(unpack, len(body), once, at=at, who=request.headers.get(PUBLISHER))
+        return answer(told(desk.counted(await publishing)))
 
     async def move_head(self, request: web.Request) -> web.Response:
         desk = await self._desk(request)
@@ -85,7 +85,8 @@ class PublishRoutes:
             key = desk.stream.key_of(number(str(wanted.bits), "bits", bits=64))
         else:
             key = parse_key(str(wanted.key), desk.stream)
-        await desk.head(key, who=request.headers.get(PUBLISHER))
+        moving = await desk.head(key, who=request.headers.get(PUBLISHER))
+        await moving
         return answer({"head": wanted.bits if wanted.key is None else wanted.key})
 
     async def take(self, request: web.Request) -> web.Response:

@@ -170,7 +170,7 @@ class PublishPipe(asyncio.Protocol):
     ) -> tuple[asyncio.Future[Any], Callable[[Any], dict[str, Any]]]:
         desk = await self._node.stream(self._stream, self._id)
         if request.verb is Verb.PUBLISH:
-            publishing = await desk.begin_publish(
+            publishing = await desk.publish(
                 partial(published_table, request.body, self._node.limits),
                 len(request.body),
                 (self._producer, request.sequence),
@@ -180,7 +180,7 @@ class PublishPipe(asyncio.Protocol):
             return publishing, lambda done: told(desk.counted(done))
         if request.verb is Verb.HEAD:
             bits = key_bits(request.body)
-            moving = await desk.begin_head(desk.stream.key_of(bits), who=self._publisher)
+            moving = await desk.head(desk.stream.key_of(bits), who=self._publisher)
             return moving, lambda done: {"head": bits}
         if self._publisher is not None:
             desk.lease.take(self._publisher)

@@ -89,24 +89,13 @@ class StreamDesk:
         *,
         at: int | None = None,
         who: str | None = None,
-    ) -> Published:
-        """Publish a table; answered when it is durable. `who` holds the publisher's lease.
-
-        The table is unpacked by the publishing thread: handing it to another first costs more than that.
-        `size` is what is held until then.
-        """
-        return self.counted(await (await self.begin_publish(unpack, size, once, at=at, who=who)))
-
-    async def begin_publish(
-        self,
-        unpack: Callable[[], pa.Table],
-        size: int,
-        once: tuple[str, int] | None = None,
-        *,
-        at: int | None = None,
-        who: str | None = None,
     ) -> asyncio.Future[tuple[Published, int]]:
-        """The same, with its place behind all that was begun before; what comes of it is to be `counted`."""
+        """Publish a table. `who` holds the publisher's lease.
+
+        When this returns, it has its place behind all that came before (see `begin`). What it answers is
+        there when it is durable, and is to be `counted`. The table is unpacked by the publishing thread:
+        handing it to another first costs more than that. `size` is what is held until then.
+        """
 
         def work(publisher: Publisher) -> tuple[Published, int]:
             table = unpack()
@@ -121,10 +110,7 @@ class StreamDesk:
             self.published_bytes += table_bytes
         return published
 
-    async def head(self, key: Any, who: str | None = None) -> None:
-        await (await self.begin_head(key, who))
-
-    async def begin_head(self, key: Any, who: str | None = None) -> asyncio.Future[None]:
+    async def head(self, key: Any, who: str | None = None) -> asyncio.Future[None]:
         return await self.begin(lambda publisher: publisher.head(key), 0, lambda: self.lease.check(who))
 
     @property
