@@ -17,8 +17,6 @@ lock of its own.
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.drop import drop, sweep
 from headrace.journal.copy import JournalCopy, finish, follow, unfollow
 from headrace.journal.engine import LOG_DIRECTORY, Engine
 from headrace.journal.errors import JournalTaken
@@ -35,7 +34,7 @@ from headrace.kernel.errors import BadSettings, Closed, Damaged, NewerFormat, No
 from headrace.kernel.names import checked_name, is_name
 from headrace.log.copy import LogCopy, Origin, release
 from headrace.log.disk import Disk
-from headrace.log.lock import LOCK_FILE, WriterLock
+from headrace.log.lock import LOCK_FILE
 from headrace.log.log import Log
 from headrace.log.meta import META_FILE, Meta
 from headrace.log.settings import Settings
@@ -57,7 +56,7 @@ class Store:
         self.path = path
         self._disk = Disk()
         self._lock = threading.Lock()
-        self._open: list[Stream] = []
+        self._open: set[Stream] = set()
         self._journals: dict[str, Journal] = {}
         self._closed = False
 
@@ -115,14 +114,15 @@ class Store:
 
     def grow(self, name: str, terms: Terms) -> None:
         """A stream has more fields, or classes, from now on. Nobody may be publishing to it."""
-        meta = self.meta(name)
         schema = terms.declaration().schema
-        check_grown(meta.schema, schema, name)
+        check_grown(self.meta(name).schema, schema, name)
         try:
             log = Log.open(self._path_of(name))
         except WriterTaken as error:
             raise PublisherTaken(f"stream {name!r} cannot grow: {error}") from error
         with log:
+            meta = log.meta  # nobody else changes it now; before, somebody may have
+            check_grown(meta.schema, schema, name)
             words = {**meta.extra.get("stream", {}), "required": dict(terms.words.required)}
             log.evolve(schema, {**meta.extra, "stream": words})
 
@@ -182,16 +182,18 @@ class Store:
     def journal(self, name: str, settings: JournalSettings | None = None) -> Journal:
         """The journal `name`, made if there is none. `settings`, if given, replace what it had.
 
-        One process has a journal open at a time; in this store it is one object, whoever asks.
+        One process has a journal open at a time; in this store it is one object, whoever asks. One whose
+        disk has failed is closed and opened anew, with all that was acknowledged.
         """
         self._check()
         path = self._journal_path(name)
         with self._lock:
             journal = self._journals.get(name)
-            if journal is None or journal.closed:
+            if journal is None or not journal.usable:
+                if journal is not None:
+                    journal.let_go()
                 if self._disk.kind(path) == "nothing":
-                    self._disk.make_directory(path)
-                    self._disk.sync_dir(path.parent)
+                    self._disk.make_directories(path)
                 elif not self.has_journal(name):
                     finish(self._disk, path)  # or an empty one would be made in the place of a copy
                 journal = self._journals[name] = Journal(name, Engine.open(path, settings))
@@ -232,7 +234,7 @@ class Store:
         """Close every stream and journal that was opened here: listeners end, publishers flush."""
         with self._lock:
             self._closed = True
-            streams, self._open = self._open, []
+            streams, self._open = self._open, set()
             journals, self._journals = self._journals, {}
         with contextlib.ExitStack() as closing:  # all of them are closed, even if one cannot flush
             for stream in streams:
@@ -251,21 +253,14 @@ class Store:
     def _remove(self, path: Path, log: Path, taken: type[WriterTaken]) -> None:
         """It is gone at once, for everybody; then its files go. Nobody may be writing to its log."""
         try:
-            lock = WriterLock.acquire(self._disk, log)
+            drop(self._disk, path, log)
         except WriterTaken as error:
             raise taken(f"{path.name!r} cannot be dropped: {error}") from error
-        gone = path.with_name(f".dropped-{path.name}-{os.getpid()}")
-        try:
-            self._disk.rename(path, gone)
-            self._disk.sync_dir(path.parent)
-        finally:
-            lock.release()
-        shutil.rmtree(gone, ignore_errors=True)
 
     def _opened(self, name: str, declaration: Declaration) -> Stream:
-        stream = Stream(name, self._path_of(name), declaration)
+        stream = Stream(name, self._path_of(name), declaration, on_close=self._open.discard)
         with self._lock:
-            self._open.append(stream)
+            self._open.add(stream)
         return stream
 
     def _path_of(self, name: str) -> Path:
@@ -320,13 +315,12 @@ def open_store(path: str | Path) -> Store:
     # What a creation that crashed leaves, and what may be there before: see `headrace serve`.
     begun = {STREAMS_DIRECTORY, STORE_FILE + ".tmp", LOCK_FILE, "headrace.toml"}
     if kind == "nothing" or begun.issuperset(disk.names(directory)):
-        disk.make_directory(directory)
+        disk.make_directories(directory)
         with _alone(disk, directory):
             if disk.kind(directory / STORE_FILE) == "nothing":
                 disk.make_directory(directory / STREAMS_DIRECTORY)
                 disk.replace_whole(directory / STORE_FILE, msgspec.json.encode({"format": FORMAT}))
                 disk.sync_dir(directory)
-                disk.sync_dir(directory.parent)
     if disk.kind(directory / STORE_FILE) == "nothing":
         raise NotALog(f"{directory} is not a store (it has no {STORE_FILE}): choose another path")
     try:
@@ -337,6 +331,8 @@ def open_store(path: str | Path) -> Store:
         raise NewerFormat(
             f"{directory} has format {about.format}; this headrace reads up to {FORMAT}: upgrade it"
         )
+    for folder in (STREAMS_DIRECTORY, JOURNALS_DIRECTORY):
+        sweep(disk, directory / folder)
     return Store(directory)
 
 

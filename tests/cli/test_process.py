@@ -68,6 +68,26 @@ def test_a_full_disk_behind_stdout_is_one_line(tmp_path: Path) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "how"),
+    [("log cat", ">&-"), ("log info", ">&-"), ("log append", "<&-"), ("log cat", ">&- <&-")],
+)
+def test_a_closed_stdin_or_stdout_is_one_line(tmp_path: Path, command: str, how: str) -> None:
+    log("append", tmp_path / "a", "--create", given=b"line\n")
+    words = " ".join([*COMMAND, command, str(tmp_path / "a"), how])
+    done = subprocess.run(words, shell=True, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error (io): ")
+    assert done.stderr.count(b"\n") == 1
+    assert log("cat", tmp_path / "a").out == b"line\n"
+
+
+def test_a_closed_stderr_changes_nothing(tmp_path: Path) -> None:
+    words = " ".join([*COMMAND, "log", "append", str(tmp_path / "a"), "--create", "2>&-"])
+    assert subprocess.run(words, shell=True, input=b"line\n", timeout=60, check=False).returncode == 0
+    assert log("cat", tmp_path / "a").out == b"line\n"
+
+
 def test_names_that_are_not_utf8_can_be_used(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     command = [*COMMAND, "log", "create", os.fsencode(path), "--json"]

@@ -141,6 +141,7 @@ def test_the_file_is_looked_for_in_four_places(nowhere: Path) -> None:
         ("[[follow]]\nurl = 'x'\nstraem = 'y'", "'follow.stream'"),
         ("[[follow]]\nurl = 'x'\nstream = 'y'\ntoken = 'hr_secret'\ntoken_file = 'f'", "not both"),
         ("[[follow]]\nurl = 5\nstream = 'y'\ntoken = 'hr_secret'", "follow"),
+        ("[[follow]]\nurl = 'ftp://a'\nstream = 'y'", "http"),
         ("tls_cert = 'x'", "go together"),
         ("insecure = 'perhaps'", "insecure"),
     ],

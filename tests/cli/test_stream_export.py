@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,6 +68,30 @@ def test_an_export_that_fails_leaves_what_was_there(streams: Streams, tmp_path: 
     done = streams.run("export", "torn", target, "--skip-damaged", "--json")
     assert (done.code, done.json["count"], len(done.json["damages"])) == (3, 6, 1)
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_link_stays_and_the_file_that_it_leads_to_is_replaced(streams: Streams, tmp_path: Path) -> None:
+    streams.orders()
+    link, real = tmp_path / "link.jsonl", tmp_path / "real.jsonl"
+    link.symlink_to(real.name)
+    for _ in range(2):  # it leads nowhere at first
+        streams("export", "orders", link)
+        assert link.is_symlink()
+        assert len(real.read_bytes().splitlines()) == 3
+
+
+def test_a_pipe_is_written_to_and_stays(streams: Streams, tmp_path: Path) -> None:
+    streams.orders()
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(pipe.read_bytes)
+        try:
+            streams("export", "orders", pipe)
+        finally:
+            os.close(os.open(pipe, os.O_RDWR | os.O_NONBLOCK))  # lets the reader go in any case
+        assert len(reading.result(60).splitlines()) == 3
+    assert pipe.is_fifo()
 
 
 def test_a_target_that_cannot_be_is_one_line(streams: Streams, tmp_path: Path) -> None:

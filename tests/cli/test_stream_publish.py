@@ -63,6 +63,18 @@ def test_json_lines_are_what_stdin_is_taken_for(streams: Streams) -> None:
     assert streams.rows("a") == [{"x": 1}, {"x": 2}]
 
 
+def test_a_file_that_is_larger_than_a_container_is_published_in_parts(
+    streams: Streams, tmp_path: Path
+) -> None:
+    streams("create", "a", "--field", "n:int", "--field", "name:str", "--container-bytes", "512KiB")
+    rows = [{"n": n, "name": "x" * 1000} for n in range(2000)] + [{"n": "no number", "name": "x"}]
+    file = tmp_path / "rows.jsonl"
+    file.write_bytes(lines_of(rows[:-1]))
+    assert streams("publish", "a", file, "--json").json["count"] == 2000
+    assert streams.rows("a") == rows[:-1]
+    assert "line 2001" in streams.refused("publish", "a", given=lines_of(rows))
+
+
 def test_plain_bytes_are_published_line_by_line(streams: Streams) -> None:
     streams("create", "a")
     data = bytes(set(range(256)) - {10})

@@ -46,7 +46,7 @@ def test_requests_are_kept_as_the_protocol_has_them(place: Path) -> None:
             b"payload",
         ),
         Request(Function.SET, 0, PERSIST | OVERWRITE, 9, key=b"k", type=2, value=b"text"),
-        Request(Function.DELETE, 0, PERSIST, NOW_US, key=b"k"),
+        Request(Function.DELETE, 0, PERSIST, NOW_US + 1, key=b"k"),  # never the same time twice
     ]
 
 

@@ -145,6 +145,25 @@ def test_a_lease_that_ends_gives_the_job_to_the_next(jobs: Any) -> None:
 # --- batches
 
 
+def test_a_batch_is_done_only_under_the_leases_with_which_it_was_taken(jobs: Any) -> None:
+    jobs.put_batch(["late", "later"])
+    mine = jobs.next_batch(2, lease="1ms")
+    assert jobs.next(wait="30s", lease="1h")
+    theirs = jobs.next(wait="30s", lease="1h")
+    assert sorted(jobs.done_batch(mine)) == sorted(mine["id"].to_pylist())
+    jobs.put("own")
+    again = jobs.next_batch(1, lease="1h")
+    assert jobs.done_batch(pa.concat_tables([mine, again]).slice(1)) == mine["id"].to_pylist()[1:]
+    assert jobs.done_batch([theirs]) == []
+    assert jobs.done_batch([theirs]) == [theirs.id]
+    assert jobs.done_batch(again.slice(1)) == []
+    assert jobs.stats().leased == 1
+    with pytest.raises(BadRequest, match="lease_until"):
+        jobs.done_batch(mine.drop_columns(["lease_until"]))
+    with pytest.raises(BadRequest, match="microseconds"):
+        jobs.done_batch(mine.set_column(6, "lease_until", mine["id"]))
+
+
 def test_many_are_put_taken_and_done_at_once(jobs: Any) -> None:
     names = [f"http://h{number % 3}/{number}" for number in range(100)]
     ids = jobs.put_batch(names, values=range(100), after="0s")
@@ -214,6 +233,24 @@ def test_a_job_that_fails_too_often_is_dead_until_it_is_put_back(journals: Journ
     assert jobs.redrive_as([(dead["a"].id, "a2", b"\xff", 7), (99_999, "x", None, 1)]) == 1
     assert jobs.redrive() == 0
     assert (jobs.next().resource, jobs.next().value) == ("a2", None)
+
+
+def test_a_dead_job_that_is_put_back_without_a_resource_keeps_its_own_and_its_domain(
+    journals: Journals,
+) -> None:
+    jobs = journals.new(max_attempts=1)
+    jobs.put("caf\udce9", domain="shop", value=1)
+    jobs.fail(jobs.next())
+    (dead,) = jobs.jobs()
+    assert jobs.redrive_as([(dead.id, None, 2, 7), (99_999, None, 1, 1)]) == 1
+    (info,) = jobs.jobs()
+    assert (info.resource, info.domain, info.state, info.value, info.priority) == (
+        "caf\udce9",
+        "shop",
+        "pending",
+        2,
+        7,
+    )
 
 
 def test_a_job_is_kept_longer(jobs: Any) -> None:

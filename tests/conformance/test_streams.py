@@ -64,6 +64,8 @@ ELSEWHERE = {
     "test_head_reaches_a_listener_in_another_process": "the same",
     "test_several_processes_listen_while_one_publishes": "the same",
     "test_there_is_one_publisher_in_a_process": "it opens the directory a second time",
+    "test_an_index_in_which_units_of_time_were_mixed_is_made_again": "the node keeps it open",
+    "test_a_publisher_that_is_taken_over_in_the_middle_of_a_write_does_not_use_up_ids": "it halts the disk",
 }
 """What cannot be asked of a node, and why."""
 

@@ -55,6 +55,10 @@ class _WatchedFile(File):
         with self.disk.around("allocate", self, size=size):
             super().allocate(size, start)
 
+    def take_blocks(self, size: int, start: int) -> None:
+        with self.disk.around("take_blocks", self, size=size):
+            super().take_blocks(size, start)
+
     def sync(self) -> None:
         with self.disk.around("sync", self):
             super().sync()

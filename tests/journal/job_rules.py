@@ -29,6 +29,8 @@ class JobRules(Machine):
         super().__init__()
         self.handles: list[Any] = []
         """Jobs that were given out, whatever has become of them."""
+        self.tables: list[Any] = []
+        """The same of those that were given out many at once."""
         self.owed: dict[str, set[str]] = {}
         """Domain -> those that must have their turn before it is served again."""
 
@@ -125,6 +127,8 @@ class JobRules(Machine):
         if not wanted:
             assert found == Nothing(self.jobs.next_at(now, domain)), (found, now, self.jobs.jobs)
             return
+        if found:
+            self.jobs.named(found.resource, found.id)
         assert found, f"{[job.resource for job in wanted]} should be given out, not {found}"
         assert found.id in {job.id for job in wanted}, (found, wanted)
 
@@ -154,9 +158,26 @@ class JobRules(Machine):
         )
         wanted = []
         for job in self.jobs.ready(now, domain)[:count]:
+            if len(wanted) < table.num_rows:
+                self.jobs.named(job.resource, table["id"][len(wanted)].as_py())
             self.jobs.take(job, until, delete)
             wanted.append((job.id, job.resource, job.attempts))
         assert list(rows) == wanted
+        self.tables.append(table)
+
+    @rule(which=st.integers(0, 50))
+    @precondition(lambda self: self.tables)
+    def done_table(self, which: int) -> None:
+        """Jobs that were taken together are done, but not those that somebody else has by now."""
+        now, table = self.now, self.tables[which % len(self.tables)]
+        lost = self.journal.done_batch(table)
+        wanted = []
+        for row in table.to_pylist():
+            try:
+                self.jobs.done(now, row["id"], round(row["lease_until"].timestamp() * SECOND_US))
+            except HeadraceError:
+                wanted.append(row["id"])
+        assert lost == wanted
 
     @rule(which=st.integers(0, 50))
     @precondition(lambda self: self.handles)
@@ -166,7 +187,7 @@ class JobRules(Machine):
 
     @rule(some=st.lists(st.integers(0, 30), max_size=4))
     def done_batch(self, some: list[int]) -> None:
-        now, ids = self.now, [job.id for job in self.jobs.jobs] or [7]
+        now, ids = self.now, [job.id for job in self.jobs.jobs if job.id is not None] or [7]
         chosen = [ids[number % len(ids)] for number in some]
         lost = self.journal.done_batch(chosen)
         wanted = []
@@ -213,6 +234,9 @@ class JobRules(Machine):
         now = self.now
         found = {job.id: job for job in self.journal.jobs()}
         self.jobs.tick(now)
+        for info in found.values():
+            if info.state == "pending":
+                self.jobs.named(info.resource, info.id)
         assert len(found) == len(self.jobs.jobs), (found, self.jobs.jobs)
         for job in self.jobs.jobs:
             info = found[job.id]

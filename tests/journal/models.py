@@ -19,7 +19,8 @@ from headrace.kernel.backoff import Backoff
 
 @dataclass(eq=False)
 class ModelJob:
-    id: int
+    id: int | None
+    """None until the journal tells it, if it gave a new one without being asked."""
     born: int
     """Of two jobs with one priority and due time the older comes first, but those in memory only first."""
     resource: str
@@ -60,6 +61,8 @@ class JobModel:
         """`job.id` is what the journal said."""
         self.tick(now)
         known = self.one("pending", job.resource)
+        if known is not None and known.id is None:
+            known.id = job.id
         if known is not None and (known.persist or not job.persist):
             assert job.id == known.id, "a pending job is updated, not doubled"
             if self.keep_highest_priority:
@@ -75,6 +78,12 @@ class JobModel:
         job.born = self.born
         self.jobs.append(job)
         return job
+
+    def named(self, resource: str, id_: int) -> None:
+        """The journal told the id of the pending job of a resource."""
+        job = self.one("pending", resource)
+        if job is not None and job.id is None:
+            job.id = id_
 
     def is_beside(self, job: ModelJob) -> bool:
         return job.state == "pending" and self.one("leased", job.resource) is not None
@@ -127,11 +136,24 @@ class JobModel:
         job = self.leased(now, id_, until)
         self.give_back(now, job, now + (self.retry.pause_us(job.attempts) if retry_us is None else retry_us))
 
+    def newer(self, job: ModelJob) -> bool:
+        """Whether a pending job takes the place of this one. It does so on the disk, too, if this one was
+        there; then it is a new one there, and who has its id will not find it.
+        """
+        second = self.one("pending", job.resource)
+        if second is not None and job.persist and not second.persist:
+            self.born += 1
+            second.persist, second.born, second.id = True, self.born, None
+        return second is not None
+
     def give_back(self, now: int, job: ModelJob, due: int) -> None:
-        if self.one("pending", job.resource) is not None or (job.expires is not None and job.expires <= now):
+        if self.newer(job) or (job.expires is not None and job.expires <= now):
             self.jobs.remove(job)
         elif self.max_attempts is not None and job.attempts >= self.max_attempts:
             earlier = self.one("dead", job.resource)
+            if earlier is not None and earlier.persist and not job.persist:
+                self.jobs.remove(job)
+                return
             if earlier is not None:
                 self.jobs.remove(earlier)
             job.state, job.until = "dead", now
@@ -154,7 +176,7 @@ class JobModel:
         for job in [job for job in self.jobs if job.state == "dead"]:
             if resources is not None and job.resource not in resources:
                 continue
-            if self.one("pending", job.resource) is not None:
+            if self.newer(job):
                 self.jobs.remove(job)
             else:
                 job.state, job.due, job.attempts, job.until = "pending", now, 0, 0
@@ -237,8 +259,15 @@ class ValueModel:
             value.value, value.stamp, value.expires, value.ttl = new.value, new.stamp, new.expires, new.ttl
             value.persist, value.modified = new.persist, new.modified
 
-    def delete(self, now: int, key: str, stamp: int, erase: bool, owner: str | None) -> bool:
+    def latest(self, now: int, key: str) -> int:
+        """When it is now for a key: never before what is known of it, though clocks may go back."""
         value = self.find(now, key)
+        return max(now, value.stamp if value is not None else 0, self.deleted.get(key, 0))
+
+    def delete(self, now: int, key: str, stamp: int | None, erase: bool, owner: str | None) -> bool:
+        value = self.find(now, key)
+        if stamp is None:
+            stamp = now if value is None else max(now, value.stamp)
         if value is not None:
             self.check_lock(now, value, owner)
             if stamp < value.stamp:

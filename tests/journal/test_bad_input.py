@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from headrace.journal import (
 from headrace.kernel.clock import ManualClock
 from headrace.kernel.durations import BadDuration
 from headrace.kernel.errors import HeadraceError, TooLarge
+from headrace.log.tail import TAIL_BYTES, TAIL_FILES
 
 START_US = 1_700_000_000_000_000
 LONG = "x" * 65_536
@@ -147,6 +149,24 @@ def test_a_mistake_is_told_in_one_sentence_and_changes_nothing(
     assert repr(all_of(journal)) == before
     journal.set("still", "working")
     journal.delete("still", now=True)
+
+
+REFUSED: dict[str, Callable[[Any], object]] = {
+    "a size beyond the limit": lambda j: j.resize("there", 1 << 30),
+    "a size for nothing": lambda j: j.resize("not there", 60 << 20),
+    "another name for nothing": lambda j: j.rename("not there", "x"),
+    "jobs that nobody has": lambda j: j.done_batch(range(100_000)),
+}
+
+
+@pytest.mark.parametrize("wanted", REFUSED)
+def test_what_is_refused_reserves_nothing_on_the_disk(place: Path, wanted: str) -> None:
+    with open_journal(place / "journal", JournalSettings(durability="os")) as journal:
+        journal.set("there", b"v")
+        with suppress(BadRequest, NoSuchKey):
+            REFUSED[wanted](journal)
+        sizes = [(place / "journal" / name).stat().st_size for name in TAIL_FILES]
+    assert sizes == [TAIL_BYTES, TAIL_BYTES]
 
 
 def test_after_all_mistakes_the_journal_can_be_poured_killed_and_opened(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.journal.columns import column_of
+from headrace.journal.columns import column_of, column_of_one
 
 _KINDS = {
     pa.int8(): st.integers(-128, 127),
@@ -32,6 +32,16 @@ def test_a_column_is_what_arrow_makes_of_the_values(kind: pa.DataType, data: st.
     column = column_of(values, kind)
     column.validate(full=True)
     assert column.equals(pa.array(values, kind))
+
+
+@pytest.mark.parametrize("kind", _KINDS, ids=str)
+@settings(deadline=None)
+@given(data=st.data())
+def test_a_column_of_one_value_is_what_arrow_makes_of_it(kind: pa.DataType, data: st.DataObject) -> None:
+    value, count = data.draw(st.none() | _KINDS[kind]), data.draw(st.sampled_from([0, 1, 7, 1025]))
+    column = column_of_one(value, count, kind)
+    column.validate(full=True)
+    assert column.equals(pa.array([value] * count, kind))
 
 
 def test_a_journal_is_made_worked_with_and_opened_again_without_pandas(place: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from tests.crash.workload import examples
 
-from headrace.journal import ledger, residents, sweep
+from headrace.journal import batch_operations, ledger, residents, sweep
 from headrace.log import tail
 
 from .job_rules import JobRules
@@ -25,7 +25,8 @@ class JobsAndValues(JobRules, ValueRules):
 
 @pytest.fixture
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small tail that turns often, a sweep with nearly no slack, and nothing too small to be evicted.
+    """A small tail that turns often, a sweep with nearly no slack, nothing too small to be evicted, and
+    series of few jobs or one.
 
     There is nothing in the background: rules say when, so that a failure can be repeated.
     """
@@ -36,6 +37,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep, "_SLACK_BYTES", 0)
     monkeypatch.setattr(sweep, "_STEP_EVENTS", 5)
     monkeypatch.setattr(residents, "_WORTH_BYTES", 3)
+    monkeypatch.setattr(batch_operations, "_FEW", 1)
+    monkeypatch.setattr(batch_operations, "SERIES_EVENTS", 3)
 
 
 @pytest.mark.parametrize("rules", [JobRules, ValueRules, JobsAndValues])

@@ -11,10 +11,11 @@ from random import Random
 import pytest
 
 from headrace.journal import Job, Journal, JournalSettings, Type, ledger, open_journal, sweep
+from headrace.journal.new_jobs import NewJob
 from headrace.journal.value_operations import NewValue
 from headrace.kernel.clock import ManualClock
-from headrace.kernel.errors import Closed
-from headrace.log.disk import Disk, File
+from headrace.kernel.errors import Closed, DiskFull
+from headrace.log.disk import BytesLike, Disk, File
 
 THREADS = 6
 PATIENCE_S = 60
@@ -152,6 +153,41 @@ def test_threads_share_the_syncs_of_the_disk(place: Path) -> None:
         assert len(syncs) <= 3
         slow = False
         assert journal.stats().pending == 21
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_others_work_while_a_thread_writes_and_what_they_do_is_written_later(
+    place: Path, failing: bool
+) -> None:
+    writes: list[str] = []
+
+    class File_(File):
+        def write_one(self, data: BytesLike, offset: int) -> int:
+            if watched and self.path.name.startswith("tail"):
+                writes.append(self.path.name)
+                if len(writes) == 1:
+                    journal.engine.now(lambda now: journal.engine.jobs.put(now, second))
+                    if failing:
+                        raise DiskFull("no room for it, just now")
+            return super().write_one(data, offset)
+
+    class Disk_(Disk):
+        file_class = File_
+
+    watched, second = False, NewJob(b"second", "", 1, 0, 0, b"", 0)
+    with open_journal(place / "journal", disk=Disk_()) as journal:
+        watched = True
+        if failing:
+            with pytest.raises(DiskFull):
+                journal.put("first")  # it is done all the same, and written with the next
+        else:
+            journal.put("first")
+        assert len(writes) == 1
+        journal.put("third")
+        assert len(writes) == 2
+        watched = False
+    with open_journal(place / "journal") as journal:
+        assert sorted(job.resource for job in journal.jobs()) == ["first", "second", "third"]
 
 
 # --- waiting

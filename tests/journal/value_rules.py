@@ -44,12 +44,19 @@ class ValueRules(Machine):
         expires = None if life is None else now + life
         new = ModelValue([key], value, now if at is None else at, expires, life, persist, now, now)
 
+        hidden = dict(self.values.hidden)
+
         def model() -> bool:
+            if at is None:
+                new.stamp = self.values.latest(now, key)
             answer = self.values.set(now, key, new, overwrite, owner)
             if answer is None:  # either will do
                 answer = self.journal.probe(key) is not None or expires == now
                 if answer:
                     self.values.store(key, None, new)
+            if at is None and expires != now and key in hidden:
+                new.stamp = self.journal.probe(key).timestamp_us  # later than what may have come back
+                self.values.find(now, key).stamp = new.stamp
             return answer
 
         self.both(
@@ -86,7 +93,7 @@ class ValueRules(Machine):
         at = None if stamp is None else START_US + stamp * SECOND_US
         self.both(
             lambda: self.journal.delete(key, now=erase, timestamp_us=at, owner=owner),
-            lambda: self.values.delete(now, key, now if at is None else at, erase, owner),
+            lambda: self.values.delete(now, key, at, erase, owner),
         )
 
     @rule(key=st.sampled_from(KEYS), step=st.sampled_from([1, -3, 0.5, 2**62]), owner=owners)

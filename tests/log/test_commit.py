@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import threading
-from collections import deque
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from headrace.kernel.errors import Broken, DiskFailed, Retryable
 from headrace.log import Log
+from headrace.log import commit as commit_module
 from headrace.log.commit import GroupCommit, _Turn
 
 from .samples import ORDERS, orders
@@ -83,26 +85,111 @@ def test_a_leader_that_is_interrupted_lets_the_next_one_lead() -> None:
     assert commit.syncs == 2
 
 
-def test_who_is_interrupted_while_waiting_is_not_waited_for() -> None:
-    commit = GroupCommit(lambda: 9)
-    turns = [_Turn(1), _Turn(2)]
-    commit._leading, commit._waiting = True, deque(turns)
-    for turn in turns:
-        turn.come = _Interrupted()  # type: ignore[assignment]
-    with pytest.raises(KeyboardInterrupt):  # it waits its turn
-        commit._waited(turns[1])
-    assert list(commit._waiting) == turns[:1]
-    turns[0].leads = True  # it was to lead, and nobody else is there
-    commit._waiting.clear()
-    with pytest.raises(KeyboardInterrupt):
-        commit._waited(turns[0])
-    commit.sync(3)
+def test_who_is_interrupted_while_waiting_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    first_runs, go_on = threading.Event(), threading.Event()
+
+    def sync_now() -> int:
+        first_runs.set()
+        assert go_on.wait(30)
+        return 1
+
+    commit = GroupCommit(sync_now)
+    leader = threading.Thread(target=commit.sync, args=(1,))
+    leader.start()
+    assert first_runs.wait(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit_module, "_Turn", _InterruptedTurn)
+        with pytest.raises(KeyboardInterrupt):
+            commit.sync(2)
+    go_on.set()
+    leader.join(30)
+    assert not leader.is_alive()
+    assert commit._turns == []
     assert commit.syncs == 1
+
+
+class _InterruptedTurn(_Turn):
+    def __init__(self, ticket: int) -> None:
+        super().__init__(ticket)
+        self.come = _Interrupted()  # type: ignore[assignment]
 
 
 class _Interrupted:
     def acquire(self) -> None:
         raise KeyboardInterrupt
+
+    def locked(self) -> bool:
+        return False
+
+
+def test_an_interrupt_anywhere_lets_those_who_wait_and_those_who_come_go_on() -> None:
+    """At each line in turn of whoever leads, while another one waits.
+
+    Not at a `with`: there the interpreter lets no interrupt in between getting the lock and guarding it.
+    """
+    lines = Path(commit_module.__file__).read_text().splitlines()
+    for interrupt_at in range(200):
+        first_runs, go_on = threading.Event(), threading.Event()
+
+        def sync_now(first_runs: threading.Event = first_runs, go_on: threading.Event = go_on) -> int:
+            first_runs.set()
+            assert go_on.wait(30)
+            return 1
+
+        commit = GroupCommit(sync_now)
+        outcome = _Interrupting(lines, interrupt_at)
+        leader = threading.Thread(target=outcome.run, args=(commit,), daemon=True)
+        follower = threading.Thread(target=commit.sync, args=(2,), daemon=True)
+        leader.start()
+        while not first_runs.is_set() and leader.is_alive():
+            first_runs.wait(0.001)
+        if first_runs.is_set() and leader.is_alive():
+            follower.start()
+            while len(commit._turns) < 2:
+                pass
+            commit._sync_now = lambda: 2
+        else:
+            commit._sync_now = lambda: 2
+            follower.start()
+        go_on.set()
+        for thread in (leader, follower):
+            thread.join(10)
+            assert not thread.is_alive(), f"interrupted at step {interrupt_at}: {outcome.where}"
+        commit.sync(2)
+        assert commit._turns == []
+        if not outcome.where:
+            assert interrupt_at > 20
+            return
+    raise AssertionError("it never ended")
+
+
+class _Interrupting:
+    """Syncs once, and is interrupted before the n-th line that it comes to."""
+
+    def __init__(self, lines: list[str], at: int) -> None:
+        self._lines = lines
+        self._left = at
+        self.where = ""
+
+    def run(self, commit: GroupCommit) -> None:
+        sys.settrace(self._trace)
+        try:
+            commit.sync(1)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: object) -> object:
+        if frame.f_code.co_filename != commit_module.__file__:
+            return None
+        line = self._lines[frame.f_lineno - 1].strip()
+        if event == "line" and not line.startswith("with ") and not self.where:
+            if self._left == 0:
+                self.where = line
+                raise KeyboardInterrupt
+            self._left -= 1
+        return self._trace
 
 
 def test_what_is_durable_already_costs_no_sync() -> None:

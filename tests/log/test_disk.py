@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.kernel.errors import DiskFailed, DiskFull, HeadraceError, NoPermission, NotALog, NotFound
+from headrace.kernel.errors import Busy, DiskFailed, DiskFull, HeadraceError, NoPermission, NotALog, NotFound
 from headrace.log.disk import Disk, error_for
 
 
@@ -24,13 +24,27 @@ from headrace.log.disk import Disk, error_for
         (errno.ENOTDIR, NotALog),
         (errno.EISDIR, NotALog),
         (errno.EIO, DiskFailed),
-        (errno.EMFILE, DiskFailed),
+        (errno.EMFILE, Busy),
+        (errno.ENFILE, Busy),
     ],
 )
 def test_each_error_of_the_system_has_a_place(number: int, error: type[HeadraceError]) -> None:
     told = error_for(OSError(number, os.strerror(number)), Path("/some/log"))
     assert type(told) is error
     assert "/some/log" in str(told)
+
+
+def test_without_a_file_for_it_a_sync_of_names_failed_and_opening_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "open", none_left)
+    with pytest.raises(Busy, match="ulimit -n"):
+        Disk().open(tmp_path / "file")
+    with pytest.raises(DiskFailed):  # the names have changed: that is in doubt
+        Disk().sync_dir(tmp_path)
 
 
 def test_a_write_of_thousands_of_parts_is_whole(tmp_path: Path) -> None:
@@ -99,3 +113,24 @@ def test_reserved_room_is_really_there_and_reads_as_zeros(tmp_path: Path) -> Non
         assert file.size() == 100_000
         assert (tmp_path / "file").stat().st_blocks * 512 >= 100_000
         assert file.read(100_000, 0) == bytes(100_000)
+
+
+def test_blocks_are_taken_without_making_a_file_larger(tmp_path: Path) -> None:
+    def room() -> int:
+        return (tmp_path / "file").stat().st_blocks * 512
+
+    with Disk().opened(tmp_path / "file", write=True, create=True) as file:
+        file.write([b"abc"], 0)
+        file.take_blocks(1 << 20, 3)
+        assert (file.size(), file.read(10, 0)) == (3, b"abc")
+        assert room() >= 1 << 20
+        file.write([b"def"], 3)
+        file.truncate(6)
+        assert (file.size(), file.read(10, 0)) == (6, b"abcdef")
+        assert room() < 1 << 20
+        file.sync()
+
+
+def test_a_file_that_takes_no_blocks_says_so() -> None:
+    with Disk().opened(Path("/dev/null"), write=True) as file, pytest.raises(DiskFailed):
+        file.take_blocks(1 << 20, 0)

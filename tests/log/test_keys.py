@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -167,6 +167,31 @@ def test_other_types_cannot_be_order_keys(kind: pa.DataType) -> None:
 def test_an_order_key_must_be_a_field() -> None:
     with pytest.raises(BadSettings, match="'nope'"):
         KeyColumn(pa.schema([("at", pa.int64())]), "nope")
+
+
+WEST, EAST = timezone(timedelta(hours=-8)), timezone(timedelta(hours=9))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_a_time_that_could_not_be_given_back_is_no_key(unit: str) -> None:
+    key = KeyColumn(pa.schema([("at", pa.timestamp(unit, "UTC"))]), "at")
+    for edge, zone, beyond in ((datetime.max, EAST, WEST), (datetime.min, WEST, EAST)):
+        edge = edge.replace(microsecond=0)
+        assert key.decode(key.encode(edge.replace(tzinfo=UTC))) == edge.replace(tzinfo=UTC)
+        assert key.decode(key.encode(edge.replace(tzinfo=zone))) == edge.replace(tzinfo=zone)
+        with pytest.raises(KeyOrder, match="years"):
+            key.encode(edge.replace(tzinfo=beyond))
+    with pytest.raises(KeyOrder, match="years"):
+        key.encode((1 << 63) - 1)
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo", "America/Los_Angeles"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_whatever_bits_are_stored_can_be_told_as_a_time(unit: str, zone: str | None) -> None:
+    key = KeyColumn(pa.schema([("at", pa.timestamp(unit, zone))]), "at")
+    told = [key.decode(bits) for bits in (0, 1, 1 << 62, 1 << 63, (1 << 64) - 1)]
+    assert told == sorted(told)
+    assert (told[0].year, told[-1].year) == (1, 9999)
 
 
 def test_a_moment_and_its_number_are_the_same_key() -> None:

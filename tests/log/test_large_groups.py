@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.errors import Broken, KeyOrder
+from headrace.kernel.errors import Broken, KeyOrder, Refused
 from headrace.log import Log, large_group
+from headrace.log.disk import Disk, File
 
 SCHEMA = pa.schema([pa.field("n", pa.int64(), nullable=False)])
 
@@ -81,3 +82,40 @@ def test_one_of_nothing_is_a_commit_too(tmp_path: Path) -> None:
         assert (commit.base_index, commit.next_index) == (0, 0)
         assert log.append_group(iter([batch(1)]), writer="w", sequence=3).repeated
         assert [each.writer for each in log.commits()] == ["w"]
+
+
+@pytest.mark.parametrize("sequence", [True, False, 1.0, "1", None, 1 << 63])
+def test_a_sequence_number_is_an_integer_and_nothing_else(tmp_path: Path, sequence: object) -> None:
+    with Log.open(tmp_path / "log", SCHEMA) as log:
+        with pytest.raises(Refused, match="integer"):
+            log.append_group([batch(0)], writer="w", sequence=sequence)  # type: ignore[arg-type]
+        assert log.next_index == 0
+    Log.open(tmp_path / "log").close()
+
+
+def test_taking_away_what_is_left_of_one_needs_memory_for_a_piece_of_it(tmp_path: Path) -> None:
+    class Noting(File):
+        largest = 0
+
+        def read(self, size: int, offset: int) -> bytes:
+            Noting.largest = max(Noting.largest, size)
+            return super().read(size, offset)
+
+    def made() -> Iterator[pa.RecordBatch]:
+        for _ in range(60):
+            yield batch(*range(10_000))
+        raise RuntimeError("no more")
+
+    log = Log.open(tmp_path / "log", SCHEMA)
+    log.append(batch(1))
+    with pytest.raises(RuntimeError):
+        log.append_group(made(), writer="w", sequence=1)
+    log.close()
+    disk = Disk()
+    disk.file_class = Noting
+    with Log.open(tmp_path / "log", disk=disk) as log:
+        assert log.recovery.cut_bytes > 4 << 20
+        assert log.recovery.kept_copy is not None
+        assert (log.path / log.recovery.kept_copy).stat().st_size == log.recovery.cut_bytes
+        assert numbers(log) == [1]
+    assert Noting.largest <= 1 << 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +32,7 @@ lists = st.one_of(
     st.builds(
         lambda count, size: [record(number, size) for number in range(count)],
         st.integers(0, 1200),
-        st.sampled_from([0, 1, 20, 100, 3000, 5000]),
+        st.sampled_from([0, 1, 20, 21, 100, 254, 255, 256, 3000, 5000]),
     ),
     st.builds(
         lambda sizes: [record(number, size) for number, size in enumerate(sizes)],
@@ -52,6 +54,14 @@ def test_the_records_come_back_in_order_in_arrays_of_a_bounded_size(
         assert len(values) == 1 or sum(map(len, values)) <= 2 * CHUNK_BYTES
         found += values
     assert found == records
+
+
+@pytest.mark.parametrize("size", [20, 21, 1000])
+def test_an_array_that_nobody_has_any_more_is_gone_before_the_next_is_made(size: int) -> None:
+    arrays = pack([record(number, size) for number in range(2000)], CHUNK_BYTES)
+    gone = weakref.ref(next(arrays))
+    assert gone() is None
+    assert next(arrays) is not None
 
 
 @given(lists.filter(bool), st.data())

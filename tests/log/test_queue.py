@@ -14,13 +14,17 @@ import headrace
 from headrace.kernel.errors import (
     BadSettings,
     Closed,
+    DiskFailed,
     NotFound,
     Refused,
     SchemaMismatch,
+    TooLarge,
     Trimmed,
     WriterTaken,
 )
-from headrace.log import Containers, Finalize, Log, Settings
+from headrace.log import Containers, Finalize, Log, Settings, queue
+from headrace.log.batcher import FlushPolicy
+from headrace.log.disk import File
 
 from .samples import ORDERS, all_bytes
 
@@ -80,6 +84,57 @@ def test_large_and_empty_records_keep_their_order(tmp_path: Path) -> None:
         assert [len(record) for record in back] == sizes
 
 
+def test_a_record_that_no_container_takes_is_refused_and_others_are_not(tmp_path: Path) -> None:
+    ring = Settings(containers=Containers(bytes=1 << 19))
+    with headrace.writer(tmp_path / "topic", settings=ring) as out:
+        assert out.write(b"one") == 0
+        with pytest.raises(TooLarge):
+            out.write(b"x" * 600_000)
+        assert out.write(b"two") == 1
+        assert out.write(b"y" * 400_000) == 2
+        with pytest.raises(TooLarge):
+            out.write(b"x" * 600_000)
+        out.flush()
+        assert out.write(b"three") == 3
+    with headrace.reader(tmp_path / "topic") as back:
+        assert [record[:5] for record in back] == [b"one", b"two", b"yyyyy", b"three"]
+
+
+def test_a_record_that_is_large_for_a_container_counts_among_the_writes(tmp_path: Path) -> None:
+    ring = Settings(containers=Containers(bytes=1 << 19))
+    each = FlushPolicy(writes=2, seconds=3600)
+    with headrace.writer(tmp_path / "topic", settings=ring, flush=each) as out:
+        out.write(b"one")
+        assert out._log.durable_index == 0
+        out.write(b"x" * 400_000)
+        assert out._log.durable_index == 2
+
+
+def test_a_write_that_makes_records_durable_does_not_return_if_it_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(file: File) -> None:
+        raise DiskFailed("gone")
+
+    out = headrace.writer(tmp_path / "topic", flush=FlushPolicy(writes=2, seconds=3600))
+    out.write(b"one")
+    with monkeypatch.context() as failing:
+        failing.setattr(File, "sync", fail)
+        with pytest.raises(DiskFailed):
+            out.write(b"two")
+    with pytest.raises(DiskFailed):
+        out.close()
+
+
+def test_a_record_that_is_larger_than_any_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "RECORD_BYTES_MAX", 1000)
+    with headrace.writer(tmp_path / "topic") as out:
+        assert out.write(b"x" * 1000) == 0
+        with pytest.raises(TooLarge, match="1001 bytes"):
+            out.write(b"x" * 1001)
+        assert out.write(b"one") == 1
+
+
 @pytest.mark.parametrize("wrong", ["text", None, 7, ["x"], object()])
 def test_what_is_not_bytes_is_refused_and_the_queue_works_on(tmp_path: Path, wrong: object) -> None:
     with headrace.writer(tmp_path / "topic") as out:
@@ -91,6 +146,16 @@ def test_what_is_not_bytes_is_refused_and_the_queue_works_on(tmp_path: Path, wro
         assert out.write(b"two") == 1
     with headrace.reader(tmp_path / "topic") as back:
         assert list(back) == [b"one", b"two"]
+
+
+def test_a_number_of_records_is_at_least_0(tmp_path: Path) -> None:
+    with headrace.writer(tmp_path / "topic") as out:
+        out.write(b"one")
+    with headrace.reader(tmp_path / "topic") as back:
+        with pytest.raises(Refused, match="-1"):
+            back.read_many(-1)
+        assert back.read_many(0) == []
+        assert back.read_many(1) == [b"one"]
 
 
 def test_anything_like_bytes_is_taken_as_it_is_at_that_moment(tmp_path: Path) -> None:

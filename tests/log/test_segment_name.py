@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.log import Log, repair
 from headrace.log.segment_name import ActiveName, FinalName, FreeName, Listing, parse_name
+
+from .samples import ORDERS, orders
 
 indexes = st.integers(0, (1 << 63) - 1)
 keys = st.integers(0, (1 << 64) - 1)
@@ -82,3 +87,26 @@ def test_the_newest_epoch_wins_and_what_it_replaces_is_obsolete() -> None:
 def test_an_empty_directory_has_no_segments() -> None:
     listing = Listing.of([])
     assert (listing.segments, listing.active, listing.free) == ([], None, ())
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        "99999999999999999999.9999999999.active",
+        "00000000000000000000.4294967296.active",
+        "09223372036854775808.0000000001.active",
+        f"{0:020d}-{1 << 63:020d}.k{0:016x}-{0:016x}.seg",
+    ],
+)
+def test_a_stray_file_with_numbers_that_no_log_reaches_is_not_taken_for_a_segment(
+    tmp_path: Path, stray: str
+) -> None:
+    assert parse_name(stray) is None
+    with Log.open(tmp_path / "log", ORDERS) as log:
+        log.append(orders(0, 3))
+    (tmp_path / "log" / stray).write_bytes(b"")
+    assert repair(tmp_path / "log").after.ok  # type: ignore[union-attr]
+    with Log.open(tmp_path / "log") as log:
+        log.append(orders(3, 6))
+        assert log.info().foreign == [stray]
+        assert log.verify().entries == 6

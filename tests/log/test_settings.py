@@ -30,6 +30,7 @@ def test_the_sherlock_preset_has_the_values_of_its_design() -> None:
         (Settings(durability="maybe"), "durability"),  # type: ignore[arg-type]
         (Settings(compression="gzip"), "compression"),  # type: ignore[arg-type]
         (Settings(sync_interval_ms=0), "sync_interval_ms"),
+        (Settings(sync_interval_ms=10**30), "sync_interval_ms"),
         (Settings(write_buffers=0), "write_buffers"),
         (Settings(finalize=Finalize(bytes=0)), "finalize.bytes"),
         (Settings(finalize=Finalize(entries=-1)), "finalize.entries"),

@@ -118,6 +118,13 @@ def test_a_file_grows_when_it_must_and_is_small_again_after_its_turn(place: Path
     assert [len(each) for each in payloads(place, 1)] == [1, 2]
 
 
+def test_room_that_was_reserved_before_a_crash_is_given_back_when_the_tail_is_opened(place: Path) -> None:
+    with opened(place) as tail:
+        tail.reserve(10 * SMALL)
+    with opened(place):
+        assert [(place / name).stat().st_size for name in TAIL_FILES] == [SMALL, SMALL]
+
+
 def test_stale_records_of_an_earlier_turn_are_never_read(place: Path) -> None:
     with opened(place) as tail:
         index = fill(tail, 10, 10, 10, 10)

@@ -230,3 +230,30 @@ def test_a_mark_that_is_replaced_together_with_its_directory_is_watched_on(tmp_p
             (tmp_path / "log" / "mark").write_bytes(text)
             assert watch.wait(seen, JOIN_S)
     watch.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify")
+def test_when_events_were_dropped_everybody_is_woken(tmp_path: Path) -> None:
+    inotify = wake._Inotify.create()
+    assert inotify is not None
+    files = [tmp_path / name for name in ("a", "b", "quiet")]
+    for file in files:
+        file.write_bytes(b"")
+        assert inotify.add(str(file))
+    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    with files[0].open("r+b", buffering=0) as a, files[1].open("r+b", buffering=0) as b:
+        for _ in range(most // 2 + 1):  # in turns: equal events that follow one another are one
+            a.write(b"1")
+            b.write(b"1")
+    files[2].write_bytes(b"1")
+    woken: set[str] = set()
+    while paths := inotify.wait(0):
+        woken.update(paths)
+    assert woken == {str(file) for file in files}
+    files[2].rename(tmp_path / "old")  # it is watched still
+    files[2].write_bytes(b"2")
+    inotify.wait(0)
+    inotify.renew()
+    files[2].write_bytes(b"3")
+    assert str(files[2]) in inotify.wait(1000)
+    os.close(inotify._fd)

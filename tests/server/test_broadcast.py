@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.client import aio
-from headrace.log import Settings
-from headrace.server.broadcast import BEHIND_BYTES, Connection, Follower, Piece
+from headrace.log import Settings, wake
+from headrace.server.follower import BEHIND_BYTES, Connection, Follower, Piece
 from headrace.server.http_limits import HttpLimits
 from stream.samples import Number, in_thread, until
 
@@ -166,16 +166,33 @@ def test_a_follower_whose_reader_went_while_it_joined_is_forgotten(node: Served)
     assert not line.sent
 
 
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_follower_hears_of_a_head_that_moved_while_it_joined(node: Served, others: int) -> None:
+    node.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}, "order_by": "n"})
+    node.ask.done("POST", "/streams/s", [{"n": 1}])
+    lines = [Line() for _ in range(others + 1)]
+    for line in lines[:-1]:
+        node.desk.broadcast.join(1, line)
+    node.ask.done("POST", "/streams/s/head", {"key": 50})
+    until(lambda: all(line.sent for line in lines[:-1]), "the others to hear of it")
+    node.desk.broadcast.read()
+    until(lambda: all(len(line.sent) == 2 for line in lines[:-1]), "the files to tell of it as well")
+    node.desk.broadcast.join(1, lines[-1])  # it had looked before, and found nothing but the entry
+    node.ask.done("POST", "/streams/s", [{"n": 60}])
+    for line in lines:  # the same HEAD may be told again: clients take it once
+        until(lambda: len(set(line.sent)) == 2, "all to hear of HEAD and of the entry")  # noqa: B023
+
+
 def test_a_follower_that_joins_while_the_desk_ends_is_not_forgotten(node: Served) -> None:
     node.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}})
     node.ask.done("POST", "/streams/s", [{"n": 1}])
     desk, join = node.desk, node.desk.broadcast.join
 
-    def ended_meanwhile(index: int, connection: Connection) -> Follower | None:
+    def ended_meanwhile(index: int, connection: Connection, line: socket.socket | None) -> Follower | None:
         ended = threading.Event()
         desk._loop.call_soon_threadsafe(lambda: (desk.end_followers(), ended.set()))
         assert ended.wait(30)
-        return join(index, connection)
+        return join(index, connection, line)
 
     desk.broadcast.join = ended_meanwhile  # type: ignore[method-assign]
     with (
@@ -218,3 +235,23 @@ def test_a_large_group_behind_other_entries_is_heard_at_once(node: Served) -> No
             each.result(60)
         assert desk.broadcast._index == 4
         assert [next(heard).index for _ in range(3)] == [1, 2, 3]
+
+
+def test_the_files_are_watched_only_while_this_node_does_not_publish(node: Served, place: Path) -> None:
+    """Every write of its own would wake the thread that watches the files of the whole process."""
+    with hr.connect(url(node)) as store:
+        stream = store.stream("s", bytes)
+        heard = stream.listen(follow=True)
+        with hr.open(place / "store") as others, others.stream("s").publisher() as publisher:
+            publisher.publish(b"theirs")
+            publisher.flush()
+            assert next(heard).value == b"theirs"
+        mark = str((node.desk.stream.log.path / "mark").resolve())
+        assert wake._hub is not None
+        until(lambda: mark in wake._hub._watches, "it to be watched")
+        with stream.publisher() as ours:
+            ours.publish(b"ours")
+            assert next(heard).value == b"ours"
+            until(lambda: mark not in wake._hub._watches, "it to be watched no more")
+            ours.publish(b"ours, too")
+            assert next(heard).value == b"ours, too"

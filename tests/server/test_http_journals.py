@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections import Counter
@@ -15,6 +16,7 @@ import pytest
 import headrace as hr
 from headrace.client.fj import connect
 from headrace.journal.job import Job
+from headrace.kernel.errors import Broken, DiskFailed
 from headrace.server.http_limits import HttpLimits
 from headrace.wire.fj import RANGE, Function, Request, encode_request
 
@@ -148,6 +150,7 @@ def test_next_waits_for_a_job(node: Served) -> None:
         ("done", {"id": "1"}, 400, "bad_request"),
         ("done", {"id": 99}, 400, "lease_lost"),
         ("done", {"id": -1}, 400, "lease_lost"),
+        ("done_batch", {"ids": [1, 2], "lease_until_us": [5]}, 400, "bad_request"),
         ("done", {"id": 1 << 70}, 400, "lease_lost"),
         ("fail", {"id": 99}, 400, "lease_lost"),
         ("fail", {"id": 0, "retry_in": "soon"}, 400, "bad_duration"),
@@ -266,3 +269,54 @@ def test_jobs_survive_a_stop(place: Path) -> None:
     with served(place / "store") as node:
         node.ask.done("POST", "/journals/pages/done", {"id": first["id"]})
         assert take(node)["resource"] == "b"
+
+
+# --- a disk that fails once
+
+
+def breaking(node: Served) -> None:
+    """The next sync of the journal fails, and with it the journal."""
+    (journal,) = node.node.journals
+
+    def fail(*_: object) -> None:
+        raise DiskFailed("the disk failed just now")
+
+    journal.engine._ledger._tail.sync = fail  # type: ignore[method-assign]
+
+
+def test_a_journal_whose_disk_failed_once_is_opened_again_and_has_what_it_acknowledged(place: Path) -> None:
+    with served(place / "store") as node:
+        node.ask.done("PUT", "/journals/pages")
+        put(node, resource="before")
+        breaking(node)
+        refused = node.ask("POST", "/journals/pages/put", {"resource": "during"})
+        assert (refused.status, refused.error) == (500, "broken")
+        figures = node.ask("GET", "/metrics")
+        assert figures.status == 200
+        assert b'headrace_journal_up{journal="pages"} 0.0' in figures.body
+        put(node, resource="after")
+        assert take(node)["resource"] == "before"
+        assert b'headrace_journal_up{journal="pages"} 1.0' in node.ask("GET", "/metrics").body
+
+
+def test_those_who_speak_fj_go_over_to_a_journal_that_was_opened_again(place: Path) -> None:
+    with served(place / "store") as node:
+        node.ask.done("PUT", "/journals/pages")
+
+        async def listening() -> int:
+            server = await node.node.fj("pages")
+            await server.listen("127.0.0.1", 0)
+            return server.address[1]
+
+        port = asyncio.run_coroutine_threadsafe(listening(), node.loop).result(60)
+        with connect(port=port) as fj:
+            fj.set("before", 1)
+            broken = node.node.journals
+            breaking(node)
+            with pytest.raises(Broken):
+                fj.set("during", 2)
+            until(lambda: node.node.journals != broken)
+        with connect(port=port) as fj:
+            fj.set("after", 3)
+            assert fj.get("before").value == 1
+        assert node.ask.done("POST", "/journals/pages/get", {"key": "after"})["value"]["value"] == 3

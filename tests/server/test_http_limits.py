@@ -6,16 +6,21 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import xxhash
 
+from headrace.journal.value import Type
 from headrace.server.http_limits import HttpLimits
+from headrace.wire.fj import Function, Request, encode_request
+from headrace.wire.http_words import CHECKSUM
 
-from .http_node import Served, served
+from .http_node import Served, ipc, served
 from .test_http_followers import silent, until
 
 pytestmark = pytest.mark.usefixtures("quiet_log")
@@ -161,7 +166,7 @@ def test_all_bodies_together_have_a_bound(place: Path) -> None:
         answer = node.ask("POST", "/streams/s", big)
         assert (answer.status, answer.error) == (503, "busy")
         assert node.ask.done("POST", "/streams/s", big[:100_000] + b'"}')["next"] == 1
-        assert node.server.door.held_bytes == 0
+        until(lambda: node.server.door.held_bytes == 0)
 
 
 def test_streams_and_journals_have_a_number(place: Path) -> None:
@@ -209,3 +214,70 @@ def test_peers_that_come_and_go_leave_nothing_behind(place: Path) -> None:
         until(lambda: node.server.door.held_bytes == 0)
         until(lambda: node.node.under_way == 0)
         assert node.ask.done("GET", "/livez") == {"alive": True}
+
+
+# --- FJ, on a connection of the node
+
+
+def fj_line(node: Served) -> socket.socket:
+    wire = dial(node)
+    wire.sendall(
+        b"GET /journals/j/fj HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: fj\r\n\r\n"
+    )
+    assert wire.recv(65536).startswith(b"HTTP/1.1 101 ")
+    return wire
+
+
+def setting(size: int) -> bytes:
+    return encode_request(Request(int(Function.SET), 1, key=b"k", type=int(Type.BUFFER), value=bytes(size)))
+
+
+def test_a_request_of_fj_that_does_not_go_on_is_cut_off(place: Path) -> None:
+    with limited(place, body_s=0.5) as node:
+        node.ask.done("PUT", "/journals/j")
+        with fj_line(node) as wire:
+            wire.sendall(setting(10)[:-1])
+            assert rest(wire) == b""
+        until(lambda: node.server.door.held_bytes == 0)
+
+
+def test_requests_of_fj_that_are_half_sent_count_with_all_others(place: Path) -> None:
+    with limited(place, bodies_bytes=1 << 20) as node, ExitStack() as wires:
+        node.ask.done("PUT", "/journals/j")
+        quiet = wires.enter_context(fj_line(node))
+        quiet.sendall(setting(600_000)[:-1])
+        until(lambda: node.server.door.held_bytes >= 600_000)
+        with fj_line(node) as wire, suppress(ConnectionError):
+            wire.sendall(setting(600_000)[:-1])
+            assert rest(wire) == b""
+        until(lambda: node.server.door.held_bytes < 700_000)
+        quiet.sendall(setting(600_000)[-1:])
+        assert quiet.recv(65536)
+        until(lambda: node.server.door.held_bytes == 0)
+
+
+def test_a_line_of_fj_may_be_silent_between_requests(place: Path) -> None:
+    with limited(place, body_s=0.2, head_s=0.2) as node:
+        node.ask.done("PUT", "/journals/j")
+        with fj_line(node) as wire:
+            for _ in range(2):
+                request = setting(10)
+                wire.sendall(request[:5])
+                wire.sendall(request[5:])
+                assert wire.recv(65536)
+                time.sleep(0.5)
+        until(lambda: node.server.door.held_bytes == 0)
+
+
+# --- runs that are staged
+
+
+def test_a_run_goes_to_the_disk_and_counts_as_held_only_until_then(place: Path) -> None:
+    count = 2_000_000
+    body = ipc(pa.table({"n": pa.array(range(count)), "text": pa.nulls(count, pa.string())}))
+    checksum = f"{xxhash.xxh3_64_intdigest(body):016x}"
+    with limited(place, bodies_bytes=8 << 20) as node:
+        assert len(body) > 15 << 20
+        staged = node.ask("PUT", f"/streams/s/staged/q/0/{'a' * 32}", body, {CHECKSUM: checksum})
+        assert (staged.status, staged.json["rows"]) == (201, count)
+        until(lambda: node.server.door.held_bytes == 0)

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ from .http_node import ARROW, Served, ipc, served
 from .http_rows import SCHEMA, as_json, rows
 
 ORDERS: dict[str, Any] = {"fields": {"at": "int64", "who": "string"}, "order_by": "at"}
+
+
+@dataclass
+class New:
+    w: str
 
 
 @pytest.fixture
@@ -335,3 +341,20 @@ def test_a_stream_that_another_process_publishes_to_is_refused_until_that_lets_g
             store.stream("s").publisher()
     with hr.open(place / "store") as store, store.stream("s").publisher():
         pass  # a node that has stopped holds nothing
+
+
+@pytest.mark.parametrize("way", ["PUT", "made by its terms"])
+def test_a_stream_that_somebody_else_dropped_can_be_made_anew(node: Served, way: str) -> None:
+    node.ask.done("PUT", "/streams/s", {"fields": {"v": "int64"}})
+    assert node.ask.rows("/streams/s") == []  # so that it has a desk, which holds no lock
+    node.store.drop("s")
+    assert node.ask("GET", "/metrics").status == 200
+    wanted = {"fields": {"w": "string"}}
+    if way == "PUT":
+        assert node.ask("PUT", "/streams/s", wanted).status == 201
+    else:
+        with hr.connect(f"http://127.0.0.1:{node.ask.port}") as store:
+            store.stream("s", New)
+    node.ask.done("POST", "/streams/s", [{"w": "new"}])
+    assert node.ask.rows("/streams/s") == [{"_index": 0, "w": "new"}]
+    assert [field["name"] for field in node.ask.done("GET", "/streams/s/info")["fields"]] == ["w"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -203,16 +204,18 @@ def test_a_node_that_stops_answers_what_it_has_taken(place: Path) -> None:
         for sequence in range(50):
             pipe.send(batch(sequence, sequence))
         assert pipe.answer()["next"] == 1
-    answered = 1
+    answered, reset = 1, False
     try:
         while pipe.answer()["next"]:
             answered += 1
     except AssertionError:
         pass
+    except ConnectionResetError:  # requests came as it closed: the kernel drops answers that were under way
+        reset = True
     with hr.open(place / "store") as store:
         there = [entry.value["n"] for entry in store.stream("s").listen()]
     assert there == list(range(len(there)))
-    assert answered == len(there)
+    assert answered <= len(there) if reset else answered == len(there)
 
 
 def test_what_comes_in_one_segment_is_answered_in_order_also_what_is_wrong(node: Served) -> None:
@@ -269,3 +272,48 @@ def test_a_node_that_stops_is_not_kept_by_a_peer_that_goes_on_sending(place: Pat
     with hr.open(place / "store") as store:
         there = [entry.value["n"] for entry in store.stream("s").listen()]
     assert there == list(range(len(there)))
+
+
+def test_a_pipe_goes_on_at_the_next_desk_of_its_stream(node: Served) -> None:
+    pipe = Publisher(node)
+    assert pipe.ask(batch(0, 1))["next"] == 1
+    for sequence in range(1, 4):
+        asyncio.run_coroutine_threadsafe(node.node.reopen_stream("s"), node.desk._loop).result(30)
+        assert node.node.open_stream("s") is None
+        for more in (2 * sequence, 2 * sequence + 1):
+            pipe.send(batch(more, more))
+        assert [pipe.answer()["first"] for _ in range(2)] == [2 * sequence - 1, 2 * sequence]
+    assert numbers(node) == [1, *range(2, 8)]
+    until(lambda: node.node.under_way == 0 and node.server.door.held_bytes == 0)
+
+
+def test_each_request_for_a_stream_that_was_dropped_is_told_so(node: Served) -> None:
+    pipe = Publisher(node)
+    assert pipe.ask(batch(0, 1))["next"] == 1
+    node.ask.done("DELETE", "/streams/s")
+    requests = [batch(n, n) for n in range(1, 3000)]
+    pipe.socket.sendall(b"".join(each.head + bytes(each.body) for each in requests))
+    assert {pipe.answer()["error"] for _ in requests} == {"not_found"}
+    until(lambda: node.node.under_way == 0 and node.server.door.held_bytes == 0)
+
+
+def test_requests_wait_for_room_at_the_desk_in_their_order(
+    node: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.server.stream_desk.QUEUE_BYTES", 600)
+    pipes = [Publisher(node, {"Headrace-Producer": f"p{n}"}) for n in range(3)]
+    for sequence in range(40):
+        for pipe in pipes:
+            pipe.send(batch(sequence, 0))
+    for pipe in pipes:
+        firsts = [pipe.answer()["first"] for _ in range(40)]
+        assert firsts == sorted(firsts)
+    assert len(numbers(node)) == 120
+    until(lambda: node.node.under_way == 0 and node.server.door.held_bytes == 0)
+
+
+def test_thousands_of_requests_that_are_refused_are_answered(node: Served) -> None:
+    pipe, many = Publisher(node), 20_000
+    pipe.socket.sendall(PipeRequest(Verb.HEAD, body=b"").head * many)
+    assert {pipe.answer()["error"] for _ in range(many)} == {"protocol"}
+    until(lambda: node.node.under_way == 0 and node.server.door.held_bytes == 0)

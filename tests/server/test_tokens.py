@@ -143,3 +143,11 @@ def test_a_pattern_allows_its_names_and_no_others(
     for wanted in Permission:
         assert exact.may(wanted, kind, name) == (permission in (wanted, Permission.ADMIN))
     assert Grant.parse(str(exact.grants[0])) == exact.grants[0]
+
+
+@pytest.mark.parametrize("expires", ["0s", 0])
+def test_a_token_that_never_was_good_is_not_made(store: Path, expires: str | int) -> None:
+    """It would close the store to everybody."""
+    with pytest.raises(BadSettings, match="later than now"):
+        TokenFile(store).create("a", ["read:*"], expires)
+    assert TokenFile(store).tokens() is None

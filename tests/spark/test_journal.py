@@ -172,6 +172,20 @@ def test_dead_jobs_are_chosen_and_repaired_by_sql_and_put_back_once(
     assert headrace("spark", *words).text == "put 0 of 0 dead jobs back\n"
 
 
+def test_a_dead_job_whose_resource_is_no_text_is_put_back_under_its_own_name(
+    spark: SparkSession, store: hr.Store
+) -> None:
+    with store.journal("pages", hr.JournalSettings(max_attempts=1)) as journal:
+        for resource in ("caf\udce9", "tea"):
+            journal.put(resource, domain="shop")
+            journal.fail(journal.next())
+    repair = {"resource": "replace(resource, 'tea', 'coffee')"}
+    assert redrive(spark, store, "pages", repair=repair).put_back == 2
+    with store.journal("pages") as journal:
+        jobs = {(job.resource, job.domain, job.state) for job in journal.jobs()}
+    assert jobs == {("caf\udce9", "shop", "pending"), ("coffee", "", "pending")}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace.kernel.errors import SchemaMismatch
 from headrace.stream import BadEntry, Published
 
 from .samples import T0, Number, values
@@ -323,3 +324,55 @@ def test_bytes_come_as_one_column(store: hr.Store) -> None:
 def test_a_batch_for_a_row_of_none_is_not_an_entry(store: hr.Store) -> None:
     with store.stream("s", Item).publisher() as publisher, pytest.raises((BadEntry, hr.Refused)):
         publisher.publish_batch([None])
+
+
+def test_a_batch_that_fits_as_it_is_is_published_as_it_is(store: hr.Store) -> None:
+    stream = store.stream("s", pa.schema([pa.field("n", pa.int64(), nullable=False), ("text", pa.string())]))
+    with stream.publisher() as publisher:
+        batch = pa.RecordBatch.from_pydict({"n": [1, 2], "text": ["a", None]}, schema=stream.schema)
+        assert publisher.publish_batch(batch) == Published(0, 2)
+        columns = [pa.array([1, None]), pa.nulls(2, pa.string())]
+        wrong = pa.RecordBatch.from_arrays(columns, schema=stream.schema)
+        with pytest.raises(SchemaMismatch, match="'n' may not be null, and is in 1 rows"):
+            publisher.publish_batch(wrong)
+    assert values(stream) == [{"n": 1, "text": "a"}, {"n": 2, "text": None}]
+
+
+@dataclass(frozen=True)
+class Painted:
+    colour: Colour
+
+
+@dataclass(frozen=True)
+class Dated:
+    at: dt.datetime
+
+
+@dataclass(frozen=True)
+class Inside:
+    numbers: list[int]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        (Painted, pa.array(["green"])),
+        (Dated, pa.array([1 << 62], pa.timestamp("us", "UTC"))),
+        (Inside, pa.array([[None]], pa.list_(pa.int64()))),
+    ],
+)
+def test_a_batch_of_the_right_type_with_wrong_values_is_refused(
+    store: hr.Store, kind: type, column: pa.Array
+) -> None:
+    stream = store.stream("s", kind)
+    field = stream.schema.field(0)
+    column = pa.Array.from_buffers(
+        field.type, 1, column.buffers()[: field.type.num_buffers], children=_inside(column)
+    )
+    with stream.publisher() as publisher, pytest.raises(BadEntry):
+        publisher.publish_batch(pa.RecordBatch.from_arrays([column], schema=stream.schema))
+    assert values(stream) == []
+
+
+def _inside(column: pa.Array) -> list[pa.Array] | None:
+    return [column.values] if pa.types.is_list(column.type) else None

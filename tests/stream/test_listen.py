@@ -100,6 +100,14 @@ def test_following_goes_on_over_segments_and_publishers(store: hr.Store) -> None
     assert follower.result() == list(range(30))
 
 
+@pytest.mark.parametrize("count", [-1, 1.5, "all"])
+def test_what_is_no_number_of_entries_is_refused(store: hr.Store, count: Any) -> None:
+    stream = store.stream("s", Number)
+    publish_all(stream, [Number(1)])
+    with pytest.raises(hr.Refused, match="count"):
+        list(stream.listen(count=count))
+
+
 @pytest.mark.parametrize("wrong", [-1, "middle", 1.5, b"x", (1,)], ids=repr)
 def test_a_place_that_is_none_is_refused(store: hr.Store, wrong: Any) -> None:
     stream = store.stream("s", Number)

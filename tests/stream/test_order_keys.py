@@ -373,6 +373,19 @@ def test_head_reaches_listeners_of_every_kind(store: hr.Store) -> None:
     assert [item.key for item in items] == [second(1), second(20), second(50)]
 
 
+def test_head_cannot_be_where_no_time_is(store: hr.Store) -> None:
+    """The last hours of the year 9999 in the west are over in UTC."""
+    stream = store.stream("s", Order, order_by="at")
+    west = dt.timezone(dt.timedelta(hours=-8))
+    with stream.publisher() as publisher:
+        publisher.publish(order(0))
+        with pytest.raises(KeyOrder, match="years"):
+            publisher.head(dt.datetime.max.replace(tzinfo=west))
+        publisher.publish(order(1))
+    assert stream.head == order(1).at
+    publish_all(stream, [order(2)])
+
+
 def test_head_ends_a_listener_that_waits_for_a_key(store: hr.Store) -> None:
     stream = store.stream("s", Order, order_by="at")
     listener = stream.listener(lambda entry: None, until=hr.at_key(second(20)))

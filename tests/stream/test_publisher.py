@@ -6,6 +6,7 @@ import errno
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import pytest
 
 import headrace as hr
 from crash.disks import FailingDisk
-from headrace.kernel.errors import DiskFull, Fenced, KeyOrder
-from headrace.log import Finalize
-from headrace.stream import PublisherTaken
+from headrace.kernel.errors import DiskFull, Fenced, KeyOrder, TooLarge
+from headrace.log import Containers, Finalize
+from headrace.stream import DuplicateId, PublisherTaken
+from headrace.stream.publisher import FLUSH_BYTES
 
 from .samples import Named, Number, child, end, in_thread, line_of, publish_all, until, values
 
@@ -249,6 +251,81 @@ def test_the_entry_whose_publishing_failed_is_not_there_and_can_be_published_aga
         )  # its key is free too
         until(lambda: _quiet(publisher), "a flush")
     assert [value.n for value in values(stream)] == [*(10 * n for n in sent), 10 * refused - 1]
+
+
+# --- in containers
+
+
+@dataclass(frozen=True)
+class Texts:
+    n: int
+    text: str | None = None
+    more: list[str] | None = None
+
+
+IN_CONTAINERS = hr.Settings(containers=Containers(bytes=1 << 19))
+
+
+def test_a_flood_of_small_entries_goes_into_containers(store: hr.Store) -> None:
+    """More gathers while they are written than a container takes."""
+    stream = store.stream("s", Texts, settings=IN_CONTAINERS)
+    with stream.publisher() as publisher:
+        for n in range(40_000):
+            publisher.publish(Texts(n, "x" * 100))
+        publisher.flush()
+        assert publisher.durable_index == 40_000
+    assert [value.n for value in values(stream)] == list(range(40_000))
+
+
+def test_an_entry_may_be_larger_than_what_is_gathered(store: hr.Store) -> None:
+    stream = store.stream("s", Texts)
+    sizes = [1, FLUSH_BYTES + 1, 2, FLUSH_BYTES + 1]
+    with stream.publisher() as publisher:
+        for n, size in enumerate(sizes):
+            assert publisher.publish(Texts(n, "x" * size)) == n
+    assert [len(value.text) for value in values(stream)] == sizes
+
+
+LARGE = {
+    "text": Texts(1, "x" * 600_000),
+    "text of many bytes": Texts(1, "\U0001f600" * 140_000),
+    "a list": Texts(1, None, ["x" * 1000] * 600),
+}
+
+
+@pytest.mark.parametrize("what", LARGE)
+@pytest.mark.parametrize("unique_by", [None, "n"])
+def test_an_entry_that_no_container_takes_is_refused_and_others_are_not(
+    store: hr.Store, what: str, unique_by: str | None
+) -> None:
+    stream = store.stream("s", Texts, order_by="n", unique_by=unique_by, settings=IN_CONTAINERS)
+    with stream.publisher() as publisher:
+        assert publisher.publish(Texts(0, "small")) == 0
+        with pytest.raises(TooLarge):
+            publisher.publish(LARGE[what])
+        publisher.flush()
+        assert publisher.publish(Texts(1, "small")) == 1
+        with pytest.raises(TooLarge):
+            publisher.publish(replace(LARGE[what], n=2))
+    assert [value.n for value in values(stream)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "entry", [Texts(1, "x" * 300_000), Texts(1, None, ["x"] * 50_000)], ids=["text", "list"]
+)
+def test_an_entry_that_is_large_for_a_container_is_taken_in_its_turn(store: hr.Store, entry: Texts) -> None:
+    stream = store.stream("s", Texts, order_by="n", unique_by="n", settings=IN_CONTAINERS)
+    with stream.publisher() as publisher:
+        publisher.publish(Texts(0))
+        assert publisher.publish(entry) == 1
+        with pytest.raises(DuplicateId) as refused:
+            publisher.publish(entry)
+        assert refused.value.index == 1
+        with pytest.raises(KeyOrder):
+            publisher.publish(replace(entry, n=-1))
+        assert publisher.publish(Texts(2)) == 2
+        assert publisher.publish(replace(entry, n=3)) == 3
+    assert values(stream) == [Texts(0), entry, Texts(2), replace(entry, n=3)]
 
 
 def test_closing_on_a_full_disk_is_told_and_frees_the_stream(store: hr.Store, failing: FailingDisk) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
+import shutil
+import weakref
 from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,11 @@ from headrace.kernel.errors import (
     SchemaMismatch,
 )
 from headrace.log import SCAN, SHERLOCK, Finalize
+from headrace.log.disk import Disk
+from headrace.log.meta import Meta
 from headrace.stream import PublisherTaken, StreamExists
+from headrace.stream.agreement import Terms
+from headrace.stream.declaration import declare
 
 from .samples import Named, Number, Order, child, end, in_thread, line_of, order, publish_all, values
 
@@ -211,6 +218,19 @@ def test_a_stream_published_by_another_process_is_not_dropped(store: hr.Store) -
     store.drop("s")
 
 
+def test_who_still_has_a_dropped_stream_open_cannot_publish_to_the_one_that_took_its_name(
+    store: hr.Store,
+) -> None:
+    old = store.stream("s", pa.schema({"v": pa.int64()}))
+    store.drop("s")
+    new = store.stream("s", pa.schema({"w": pa.string()}))
+    with pytest.raises(NotFound, match="another one now"):
+        old.publisher()
+    with new.publisher() as publisher:
+        publisher.publish_batch([{"w": "new"}])
+    assert store.stream("s").schema.names == ["w"]
+
+
 def test_who_still_has_a_dropped_stream_open_gets_an_error_and_not_another_stream(store: hr.Store) -> None:
     stream = store.stream("s", Number)
     publish_all(stream, [Number(1)])
@@ -221,6 +241,63 @@ def test_who_still_has_a_dropped_stream_open_gets_an_error_and_not_another_strea
     publish_all(store.stream("s", Named), [Named("a", 1)])
     with pytest.raises(hr.HeadraceError):
         assert values(stream) != []
+
+
+def test_what_a_drop_that_was_killed_left_is_in_nobodys_way(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hr.open(place / "data") as store:
+        store.journal("j").close()
+        with monkeypatch.context() as killed:
+            killed.setattr(shutil, "rmtree", lambda path, ignore_errors: None)
+            for value in (Number(1), Number(2)):
+                publish_all(store.stream("s", Number), [value])
+                store.drop("s")
+            store.drop_journal("j")
+        assert store.streams() == store.journals() == []
+        assert len(os.listdir(place / "data" / "streams")) == 2
+    with hr.open(place / "data"):
+        assert os.listdir(place / "data" / "streams") == os.listdir(place / "data" / "journals") == []
+
+
+def test_what_is_made_is_in_its_directory_after_a_power_cut(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every directory that was made is synced into the one above it."""
+    synced: set[Path] = set()
+    sync_dir = Disk.sync_dir
+
+    def noted(disk: Disk, directory: Path) -> None:
+        sync_dir(disk, directory)
+        synced.update(directory / name for name in os.listdir(directory))
+
+    monkeypatch.setattr(Disk, "sync_dir", noted)
+    with hr.open(place / "deep" / "below" / "data") as store:
+        store.stream("s", Number)
+        store.journal("j")
+    assert {path for path in place.rglob("*") if path.is_dir()} <= synced
+
+
+def test_a_stream_grows_from_what_it_is_when_its_turn_comes(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def terms(*fields: str) -> Terms:
+        config = hr.StreamConfig(pa.schema([(field, pa.int64()) for field in fields]))
+        return Terms.of(declare(config.type, None), config)
+
+    with hr.open(place / "data") as store, hr.open(place / "data") as other:
+        store.make("s", terms("a"))
+        read = store.meta
+
+        def read_just_before(name: str) -> Meta:
+            found = read(name)
+            other.grow("s", terms("a", "theirs"))
+            return found
+
+        monkeypatch.setattr(store, "meta", read_just_before)
+        with pytest.raises(SchemaMismatch, match="does not lose fields"):
+            store.grow("s", terms("a", "mine"))
+        assert other.meta("s").schema.names == ["a", "theirs"]
 
 
 # --- directories that are something else
@@ -354,3 +431,13 @@ def test_opening_a_stream_with_another_type_name_is_fine(store: hr.Store) -> Non
     Other = make_dataclass("Other", [("n", int)])
     publish_all(store.stream("s", Number), [Number(1)])
     assert values(store.stream("s", Other)) == [Other(1)]
+
+
+def test_a_store_forgets_the_streams_that_were_closed(place: Path) -> None:
+    with hr.open(place / "data") as store:
+        stream = store.stream("s", Number)
+        stream.close()
+        closed = weakref.ref(stream)
+        del stream
+        gc.collect()
+        assert closed() is None

@@ -277,6 +277,12 @@ def test_the_fast_way_of_datetimes_is_exact_on_both_sides_of_its_end() -> None:
         for alone in moments:
             assert from_array(to_array([alone], kind), kind) == [alone]
         assert from_array(to_array(moments, kind), kind) == moments
+        optional = field_type(dt.datetime | None, "f")
+        for some in (moments[:100], moments):  # few and many, which go different ways
+            gaps = [None, *some, None]
+            assert from_array(to_array(some, kind), kind) == some
+            assert from_array(to_array(gaps, optional), optional) == gaps
+    assert from_array(to_array([], kind), kind) == []
 
 
 # --- shapes of classes that a generator does not come to
@@ -447,6 +453,9 @@ UNSTORABLE: dict[str, Any] = {
     "two columns of one name": pa.schema([("odd", pa.int64()), ("odd", pa.int64())]),
     "a column that is ours": pa.schema([("_key", pa.int64())]),
     "another one": pa.schema([("_type", pa.string()), ("a", pa.int64())]),
+    "a zone that is nowhere": pa.schema([("odd", pa.timestamp("us", "Nowhere/City"))]),
+    "a zone that is nowhere, in a list": pa.schema([("odd", pa.list_(pa.timestamp("us", "Nowhere/City")))]),
+    "a chosen zone that is nowhere": _class(odd=Annotated[dt.datetime, pa.timestamp("us", "Nowhere/City")]),
     "an Arrow type that its values do not fit": _class(odd=Annotated[int, pa.string()]),
 }
 

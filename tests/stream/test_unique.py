@@ -9,9 +9,10 @@ import shutil
 import sqlite3
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pytest
@@ -21,8 +22,10 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.kernel.errors import BadSettings, Fenced, KeyOrder
 from headrace.log import Log
-from headrace.stream import DuplicateId
-from headrace.stream.id_index import IDS_FILE, open_ids
+from headrace.log.appender import Appender
+from headrace.log.framing import Frames
+from headrace.stream import DuplicateId, Publisher
+from headrace.stream.id_index import IDS_FILE, DiskIds, open_ids
 
 from .samples import T0, Named, child, life, line_of, publish_all, temporary_store, values
 
@@ -56,6 +59,12 @@ IDS: dict[str, tuple[Any, Callable[[int], Any], Callable[[Any], Any]]] = {
     "UUID": (uuid.UUID, lambda n: uuid.UUID(int=n), lambda value: uuid.UUID(str(value))),
     "datetime": (dt.datetime, lambda n: T0 + dt.timedelta(microseconds=n), other_zone),
     "date": (dt.date, lambda n: T0.date() - dt.timedelta(days=n * 10000), lambda value: value),
+    "datetime in ms": (
+        Annotated[dt.datetime, pa.timestamp("ms", "UTC")],
+        lambda n: T0 + dt.timedelta(milliseconds=n),
+        other_zone,
+    ),
+    "unsigned": (Annotated[int, pa.uint64()], lambda n: (1 << 64) - 1 - n, lambda value: value),
 }
 
 
@@ -199,6 +208,33 @@ def test_a_window_that_sees_nothing_is_refused(store: hr.Store, window: int) -> 
         store.stream("s", Row, unique_by="id", unique_window=window)
 
 
+def test_times_without_a_zone_and_in_any_unit_are_ids(store: hr.Store) -> None:
+    for unit in ("s", "ms", "us"):
+        schema = pa.schema([pa.field("id", pa.timestamp(unit), nullable=False)])
+        stream = store.stream(unit, schema, unique_by="id")
+        with stream.publisher() as publisher:
+            publisher.publish({"id": dt.datetime(2024, 1, 1)})
+            with pytest.raises(DuplicateId):
+                publisher.publish({"id": dt.datetime(2024, 1, 1)})
+            days = pa.table([pa.array([dt.datetime(2024, 1, day) for day in (1, 2)])], schema=schema)
+            assert publisher.publish_batch(days).duplicates == (0,)
+            with pytest.raises(DuplicateId):
+                publisher.publish({"id": dt.datetime(2024, 1, 2)})
+
+
+def test_an_index_in_which_units_of_time_were_mixed_is_made_again(store: hr.Store) -> None:
+    schema = pa.schema([pa.field("id", pa.timestamp("ms"), nullable=False)])
+    stream = store.stream("s", schema, unique_by="id")
+    publish_all(stream, [{"id": dt.datetime(2024, 1, 1)}])
+    with Log.open(index_file(store).parent, read_only=True) as log:
+        its_log = log.meta.id
+    with closing(sqlite3.connect(index_file(store))) as database, database:  # as it was before
+        database.execute("UPDATE ids SET id = id * 1000")
+        database.execute("UPDATE state SET log = ?", (its_log,))
+    with stream.publisher() as publisher, pytest.raises(DuplicateId):
+        publisher.publish({"id": dt.datetime(2024, 1, 1)})
+
+
 def test_ids_are_unique_in_a_union_and_in_rows(store: hr.Store) -> None:
     Other = make_dataclass("Other", [("id", int), ("x", str)])
     union = store.stream("union", Row | Other, unique_by="id")
@@ -248,6 +284,45 @@ def test_a_publisher_that_was_taken_over_does_not_use_up_ids(store: hr.Store) ->
             2,
         )
     assert ids_of(stream) == ["a", "b", "c", "d"]
+
+
+def test_a_publisher_that_is_taken_over_in_the_middle_of_a_write_does_not_use_up_ids(
+    store: hr.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = store.stream("s", Named, unique_by="id")
+    old = stream.publisher(background=False)
+    old.publish(named("a"))
+    write, taken = Appender.write, list[Publisher]()
+
+    def hang(appender: Appender, frames: Frames) -> None:
+        monkeypatch.undo()
+        taken.append(stream.publisher(take_over=True))
+        write(appender, frames)
+
+    monkeypatch.setattr(Appender, "write", hang)
+    with pytest.raises(Fenced):
+        old.flush()
+    (new,) = taken
+    assert new.publish_batch(pa.table({"id": ["a"], "n": [1]})).duplicates == ()
+    with pytest.raises(Fenced):
+        old.close()
+    new.close()
+    assert ids_of(stream) == ["a"]
+
+
+def test_a_writer_that_was_taken_over_leaves_an_index_that_it_cannot_read(place: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    old = Log.open(place / "log", schema)
+    ids = DiskIds(old, "id")
+    with Log.open(place / "log", take_over=True) as new, closing(DiskIds(new, "id")) as theirs:
+        ids._database.execute("DROP TABLE ids")  # as damage would show
+        there = (place / "log" / IDS_FILE).stat().st_ino
+        with pytest.raises(Fenced):
+            ids.known([1])
+        assert (place / "log" / IDS_FILE).stat().st_ino == there
+        assert theirs.known([1]) == {}  # made again by whose it is
+    ids.close()
+    old.close()
 
 
 # --- the index is lost, damaged, old or in use

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.wire.arrow_pieces import ArrowPieces
+from headrace.wire.arrow_size import message_bytes
 from headrace.wire.errors import ProtocolError
 
 _SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
@@ -77,3 +78,27 @@ def test_a_message_of_a_negative_length_is_refused() -> None:
     assert data.count(body) == 1
     with pytest.raises(ProtocolError, match="-64 bytes"):
         ArrowPieces().feed(data.replace(body, (-64).to_bytes(8, "little", signed=True)))
+
+
+def test_messages_that_come_one_by_one_are_read_one_by_one() -> None:
+    data, made = _stream([[(1, "one")], [], [(2, "two"), (3, "three")]])
+    pieces, at, found = ArrowPieces(), 0, []
+    while at < len(data):
+        size = message_bytes(data, at)
+        assert size is not None
+        found.append(pieces.feed(data[at : at + size]))
+        at += size
+    assert [len(each) for each in found] == [0, 1, 1, 1, 0]  # the schema, the batches, the end
+    assert [batch for each in found for batch, _ in each] == made
+    assert [notes for each in found for _, notes in each] == [{b"index": b"%d" % n} for n in range(3)]
+    assert pieces.ended
+
+
+def test_a_lone_message_that_is_no_batch_is_refused_or_left_out() -> None:
+    data, _ = _stream([[(1, "one")]])
+    size = message_bytes(data, 0)
+    assert size is not None
+    pieces = ArrowPieces()
+    pieces.feed(data[:size])
+    with pytest.raises(ProtocolError):
+        pieces.feed(data[:size])  # the schema again

@@ -24,7 +24,7 @@ from typer.core import TyperGroup
 
 from headrace import __version__
 from headrace.cli import config, journal, log, spark, stream, token
-from headrace.cli.console import Exit, print_error, route_warnings, silence_stdout
+from headrace.cli.console import Exit, open_what_is_closed, print_error, route_warnings, silence_stdout
 from headrace.cli.doctor import doctor
 from headrace.cli.serve import serve
 from headrace.kernel.errors import HeadraceError
@@ -148,6 +148,7 @@ def headrace(
 
 def main() -> None:
     """The `headrace` program."""
+    open_what_is_closed()
     app(prog_name="headrace")
 
 

@@ -34,8 +34,15 @@ def made_aside(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def file_made_aside(target: Path) -> Iterator[Path]:
-    """A path beside `target` to write a file at; it replaces `target` if the block ends well."""
-    disk = Disk()
+    """A path beside `target` to write a file at; it replaces `target` if the block ends well.
+
+    Where `target` is a link, that is the file it leads to; where it is no file but a pipe or a device, there
+    is nothing to replace, and it is written to as it is.
+    """
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    disk, target = Disk(), target.resolve()
     beside = target.with_name(f".{target.name}.unfinished")
     try:
         yield beside

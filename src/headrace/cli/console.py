@@ -125,6 +125,17 @@ def silence_stdout() -> None:
         os.close(nowhere)
 
 
+def open_what_is_closed() -> None:
+    """Standard input and outputs that whoever started us has closed are opened, so that no file of ours gets
+    their numbers. To read or to write them fails, but for stderr, as if they were closed."""
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), "r")
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
 class _Warnings(logging.Handler):
     """Passes on what the library warns of, in the form of all talk."""
 

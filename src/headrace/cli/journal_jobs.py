@@ -15,7 +15,7 @@ import typer
 from headrace.cli.console import Console, printable
 from headrace.cli.journal_open import JournalName, Place
 from headrace.cli.journal_shown import ValueType, job_facts, parse_data, shown_time
-from headrace.cli.journal_verbs import Put, Take, Verbs
+from headrace.cli.journal_verbs import Named, Put, Take, Verbs
 from headrace.cli.options import Json, with_options
 from headrace.cli.quantities import parse_duration, plural
 from headrace.journal import Job
@@ -28,6 +28,7 @@ JobName = Annotated[
     str,
     typer.Argument(metavar="JOB", help="Its id, as `next` printed it, or its resource.", show_default=False),
 ]
+ByResource = Annotated[bool, typer.Option("--resource", help="JOB is its resource, even if it is a number.")]
 LeaseUntil = Annotated[
     int | None,
     typer.Option(metavar="US", help="Only if its lease ends then: the lease_until_us of `next --json`."),
@@ -138,17 +139,20 @@ def done(
     name: JournalName,
     job: JobName,
     *,
+    resource: ByResource = False,
     lease_until: LeaseUntil = None,
     place: Place,
     json: Json = False,
 ) -> None:
     """Say that a leased job is done; it is gone.
 
+    A number is taken for an id. If it is the resource, say so with --resource.
+
     Example: headrace journal done pages 17
     """
     console = Console(json)
     with place.opened(name, console) as journal:
-        journal.done(job, lease_until)
+        journal.done(Named(job, resource), lease_until)
     console.answer({"job": printable(job), "done": True}, f"done: {job}")
 
 
@@ -157,6 +161,7 @@ def fail(
     name: JournalName,
     job: JobName,
     *,
+    resource: ByResource = False,
     retry_in: Annotated[
         float | None,
         typer.Option(
@@ -174,13 +179,13 @@ def fail(
 
     One that has failed too often is put aside as dead, if the journal has a limit; see `redrive`.
 
-    A server needs --lease-until.
+    A number is taken for an id. If it is the resource, say so with --resource. A server needs --lease-until.
 
     Example: headrace journal fail pages 17 --retry-in 1m
     """
     console = Console(json)
     with place.opened(name, console) as journal:
-        journal.fail(job, lease_until, retry_in)
+        journal.fail(Named(job, resource), lease_until, retry_in)
     console.answer({"job": printable(job), "failed": True}, f"failed: {job}")
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.cli.console import Console, printable
 from headrace.cli.journal_shown import shown_data, shown_time
-from headrace.cli.journal_verbs import Put, Take, check_journal
-from headrace.journal import Data, Job, LeaseLost, Nothing, Type, Value
+from headrace.cli.journal_verbs import Named, Put, Take, check_journal
+from headrace.journal import Data, Job, Nothing, Type, Value
 from headrace.journal.journal import JobInfo
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ class OnNode:
     def next(self, wanted: Take) -> Job | Nothing:
         return self._there().next(wanted.domain, lease=wanted.lease, wait=wanted.wait, delete=wanted.delete)
 
-    def done(self, job: str, until_us: int | None) -> None:
+    def done(self, job: Named, until_us: int | None) -> None:
         journal = self._there()
         journal.done(_id_of(journal, job), until_us)
 
-    def fail(self, job: str, until_us: int | None, retry_in: float | None) -> None:
+    def fail(self, job: Named, until_us: int | None, retry_in: float | None) -> None:
         journal = self._there()
         journal.fail(_id_of(journal, job), retry_in, until_us)
 
@@ -123,14 +123,13 @@ class OnNode:
         return journal
 
 
-def _id_of(journal: RemoteJournal, job: str) -> int:
-    """`job` is an id, or the resource of a job that is leased."""
-    if job.isascii() and job.isdigit():
-        return int(job)
+def _id_of(journal: RemoteJournal, job: Named) -> int:
+    if (id_ := job.id) is not None:
+        return id_
     for info in journal.jobs():
-        if info.resource == job and info.state == "leased":
+        if info.resource == job.text and info.state == "leased":
             return info.id
-    raise LeaseLost(f"no job of {job!r} is leased: its lease ended, or it was finished")
+    raise job.lost()
 
 
 def _row(info: JobInfo) -> tuple[object, ...]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _PATIENCE_S = 1.0
 """How long another command may have the journal before that is told."""
 _LOOK_S = 0.05
+_DIGITS_MAX = 19
+"""Of an id."""
 _LAST_KEY = b"\xff" * 255
 
 T = TypeVar("T")
@@ -55,6 +57,24 @@ class Take:
     delete: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A leased job, as it was named: by its id or its resource."""
+
+    text: str
+    by_resource: bool = False
+    """Also if it looks like an id."""
+
+    @property
+    def id(self) -> int | None:
+        """None: it is named by its resource."""
+        looks_so = self.text.isascii() and self.text.isdigit() and len(self.text) <= _DIGITS_MAX
+        return int(self.text) if looks_so and not self.by_resource else None
+
+    def lost(self) -> LeaseLost:
+        return LeaseLost(f"no job of {self.text!r} is leased: its lease ended, or it was finished")
+
+
 class Verbs(Protocol):
     def put(self, resource: str, how: Put) -> int | None:
         """The job's id, where it is told."""
@@ -66,11 +86,11 @@ class Verbs(Protocol):
 
     def next(self, wanted: Take) -> Job | Nothing: ...
 
-    def done(self, job: str, until_us: int | None) -> None:
-        """`job` is an id or a resource; `until_us` the end of the lease, as proof that it is the same."""
+    def done(self, job: Named, until_us: int | None) -> None:
+        """`until_us` is the end of the lease, as proof that it is the same."""
         ...
 
-    def fail(self, job: str, until_us: int | None, retry_in: float | None) -> None: ...
+    def fail(self, job: Named, until_us: int | None, retry_in: float | None) -> None: ...
 
     def set(self, key: str, value: Data, *, ttl: float | None, persist: bool, overwrite: bool) -> None: ...
 
@@ -133,12 +153,12 @@ class Embedded:
                 look_at = min(end, time.monotonic() + max(0, found.next_at_us - clock.now_us()) / 1e6)
             _wait_for_more(path, reached, look_at)
 
-    def done(self, job: str, until_us: int | None) -> None:
+    def done(self, job: Named, until_us: int | None) -> None:
         with self._journal() as journal:
             engine = journal.engine
             engine.do(lambda now: engine.jobs.done(now, _id_of(journal, job), until_us))
 
-    def fail(self, job: str, until_us: int | None, retry_in: float | None) -> None:
+    def fail(self, job: Named, until_us: int | None, retry_in: float | None) -> None:
         pause = None if retry_in is None else round(retry_in * 1e6)
         with self._journal() as journal:
             engine = journal.engine
@@ -223,13 +243,13 @@ class Remote:
             wanted.domain or "", lease=wanted.lease, wait=wanted.wait, delete=wanted.delete
         )
 
-    def done(self, job: str, until_us: int | None) -> None:
-        self._client.done(self._leased(job, until_us))
+    def done(self, job: Named, until_us: int | None) -> None:
+        self._client.done(self._leased(job.text, until_us))
 
-    def fail(self, job: str, until_us: int | None, retry_in: float | None) -> None:
+    def fail(self, job: Named, until_us: int | None, retry_in: float | None) -> None:
         if until_us is None:
             raise BadRequest("a server takes a job back by its lease: give --lease-until, see `next --json`")
-        self._client.fail(self._leased(job, until_us), retry_in)
+        self._client.fail(self._leased(job.text, until_us), retry_in)
 
     def set(self, key: str, value: Data, *, ttl: float | None, persist: bool, overwrite: bool) -> None:
         self._client.set(key, value, ttl=ttl, persist=persist, overwrite=overwrite)
@@ -284,12 +304,12 @@ def patient(open_it: Callable[[], T]) -> T:
             time.sleep(_LOOK_S)
 
 
-def _id_of(journal: Journal, job: str) -> int:
-    if job.isascii() and job.isdigit():
-        return int(job)
-    row = journal.engine.state.jobs.worked_on.get(job.encode("utf-8", "surrogateescape"))
+def _id_of(journal: Journal, job: Named) -> int:
+    if (id_ := job.id) is not None:
+        return id_
+    row = journal.engine.state.jobs.worked_on.get(job.text.encode("utf-8", "surrogateescape"))
     if row is None:
-        raise LeaseLost(f"no job of {job!r} is leased: its lease ended, or it was finished")
+        raise job.lost()
     return row.id
 
 

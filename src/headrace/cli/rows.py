@@ -14,6 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from headrace.kernel.errors import Refused
+from headrace.log.split import portions
 
 BLOCK_BYTES = 8 << 20
 BLOCK_ROWS_MAX = 1 << 18
@@ -42,6 +43,13 @@ class Rows:
 
     records: pa.RecordBatch
     numbers: Sequence[int]
+
+    def portions(self, most_bytes: int | None) -> Iterator[Rows]:
+        """The same rows in smaller blocks, where so much fits together and no more."""
+        first = 0
+        for records in portions(self.records, most_bytes):
+            yield Rows(records, self.numbers[first : first + records.num_rows])
+            first += records.num_rows
 
 
 class RowFile(Protocol):

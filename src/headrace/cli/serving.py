@@ -17,11 +17,13 @@ from headrace.cli.quantities import plural
 from headrace.journal import Journal
 from headrace.kernel.errors import Refused
 from headrace.server.fj import FjServer, ServerLimits
+from headrace.server.open_files import allow_many
 
 T = TypeVar("T")
 
 
 def run_loop(serving: Coroutine[Any, Any, None]) -> None:
+    allow_many()
     # What is open stays, and rows are no garbage: looking for some seldom saves a fifth of the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

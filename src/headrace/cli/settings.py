@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -46,6 +47,10 @@ class FollowSetting:
     """A file with certificates to trust."""
     journal: str | None = None
     """Instead of a stream."""
+
+    def __post_init__(self) -> None:
+        if urlsplit(self.url).scheme not in ("http", "https"):
+            raise ValueError(f"a node has a URL such as http://other:7400, not {self.url!r}")
 
     def below(self, folder: Path) -> FollowSetting:
         """The same with paths that are relative to the file it stands in."""

@@ -51,8 +51,9 @@ def export(
 ) -> None:
     """Write entries to a file: Parquet, CSV, JSON lines or Arrow.
 
-    A file that is there is replaced once the new one is whole. Parquet is compressed with zstd; Arrow is an
-    IPC file. In CSV, bytes and nested values are in the form they have in JSON.
+    A file that is there is replaced once the new one is whole; a pipe or a device is written to. Parquet is
+    compressed with zstd; Arrow is an IPC file. In CSV, bytes and nested values are in the form they have in
+    JSON.
     """
     form = format or guess_format(str(file))
     if form == "lines" or file.is_dir():

@@ -1,7 +1,8 @@
 """`headrace stream publish`: the rows of a file, or of a pipe, become entries.
 
-The input is read block by block, and each block is published as one batch, all of it or nothing. So when a
-row does not fit, what was published ends at the block before, and the error says how many entries that were.
+The input is read block by block, and each block is published as one batch, all of it or nothing; where the
+stream is in containers, blocks are so small that they fit one. So when a row does not fit, what was published
+ends at the block before, and the error says how many entries that were.
 """
 
 from __future__ import annotations
@@ -96,7 +97,10 @@ class Tally:
 def _publish_all(
     source: RowFile, stream: Stream, publisher: Publisher, tally: Tally, advance: Advance
 ) -> None:
-    for rows in source.rows(stream.schema):
+    containers = stream.log.settings.containers
+    portion_bytes = containers.portion_bytes if containers else None
+    blocks = source.rows(stream.schema)
+    for rows in (portion for block in blocks for portion in block.portions(portion_bytes)):
         try:
             published = publisher.publish_batch(rows.records)
         except (SchemaMismatch, BadEntry, KeyOrder) as error:

@@ -10,15 +10,16 @@ from urllib.parse import urlencode
 import msgspec
 import pyarrow as pa
 
-from headrace.client.carrier import packed
 from headrace.client.errors import ConnectionLost
 from headrace.client.journal_line import JournalLine, lines_of
+from headrace.client.packing import packed
 from headrace.journal import checks
 from headrace.journal import requests as ask
 from headrace.journal.job import Data, Desk, Job, Nothing
 from headrace.journal.job_columns import job_columns
 from headrace.journal.job_verbs import DEFAULT_PRIORITY, held
 from headrace.journal.journal import JobInfo
+from headrace.journal.leases import Finished, leases_of
 from headrace.journal.spelling import SpelledInfo, SpelledJob, spell, spell_text
 from headrace.kernel.durations import Duration, microseconds
 from headrace.wire.http_words import ARROW
@@ -137,10 +138,15 @@ class AsyncJobVerbs:
         id_, until = held(job, lease_until_us)
         await self._line.ask(ask.Done(id_, until), dict[str, int], again=until is not None)
 
-    async def done_batch(self, ids: Iterable[int] | pa.Array | pa.ChunkedArray) -> list[int]:
-        """These jobs are done; the ids of those whose lease was lost."""
-        given = ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else ids
-        told = await self._line.ask(ask.DoneBatch(checks.numbers(given, "ids of jobs")), dict[str, list[int]])
+    async def done_batch(self, jobs: Finished) -> list[int]:
+        """These jobs are done; the ids of those whose lease was lost.
+
+        The table that `next_batch` answered, or a part of it, proves that they are the caller's. Ids alone
+        finish jobs whoever holds their leases.
+        """
+        ids, until = leases_of(jobs)
+        proof = until[0] if until and until.count(until[0]) == len(until) else until
+        told = await self._line.ask(ask.DoneBatch(ids, proof), dict[str, list[int]])
         return told["lost"]
 
     async def fail(
@@ -169,10 +175,14 @@ class AsyncJobVerbs:
         chosen = None if names is None else [_resource(name) for name in names]
         return (await self._line.ask(ask.Redrive(chosen), dict[str, int]))["count"]
 
-    async def redrive_as(self, repaired: Iterable[tuple[int, str, Data, int]]) -> int:
-        """Put dead jobs back as (id, resource, value, priority) say, all or none of them; how many."""
+    async def redrive_as(self, repaired: Iterable[tuple[int, str | None, Data, int]]) -> int:
+        """Put dead jobs back as (id, resource, value, priority) say, all or none of them; how many.
+
+        Without a resource (None) a job keeps its own, and its domain.
+        """
         jobs = [
-            (id_, _resource(name), spell(value), checks.priority(rank)) for id_, name, value, rank in repaired
+            (id_, None if name is None else _resource(name), spell(value), checks.priority(rank))
+            for id_, name, value, rank in repaired
         ]
         return (await self._line.ask(ask.RedriveAs(jobs), dict[str, int]))["count"]
 

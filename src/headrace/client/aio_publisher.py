@@ -15,13 +15,17 @@ from typing import Any
 
 from headrace.client.carrier import Carrier
 from headrace.kernel.errors import Broken, Closed, HeadraceError
+from headrace.log.split import portions
 from headrace.stream.declaration import Declaration
 from headrace.stream.errors import DuplicateId
 from headrace.stream.gather import Gathered, records_of
-from headrace.stream.publisher import FLUSH_BYTES, Published
+from headrace.stream.publisher import Published, room_for
 from headrace.stream.tables import as_table
 from headrace.stream.taking import make_taking
 from headrace.stream.unique import plain_type
+
+_ALONE = -2
+"""Instead of an index: the entry was not taken in, it must go alone."""
 
 
 class AsyncPublisher:
@@ -36,19 +40,22 @@ class AsyncPublisher:
         self._closed = False
         self._failure: HeadraceError | None = None
         self._sending: asyncio.Task[None] | None = None
+        settings = carrier.meta.settings
+        self._portion_bytes = settings.containers.portion_bytes if settings.containers else None
         self._taking = make_taking(
-            declaration, self._columns, self._gate, FLUSH_BYTES, strict=carrier.meta.strict
+            declaration, self._columns, self._gate, room_for(settings, _alone), strict=carrier.meta.strict
         )
         self._resume()
 
     async def publish(self, entry: Any) -> int:
         """Publish one entry; its index. It is durable after `flush`."""
         if self._unique_by is not None:
-            return await self._publish_alone(entry, self._unique_by)
+            return await self._publish_alone(entry)
         self._check()
         if self._gate.full:  # waited for before it is taken: who is told of an error publishes it again
             await self.flush()
-        return self._taking.publish(entry)
+        index = self._taking.publish(entry)
+        return index if index != _ALONE else await self._publish_alone(entry)
 
     async def publish_batch(self, table: Any, *, once: tuple[str, int] | None = None) -> Published:
         """Publish many entries at once, all or none; they are durable when it returns."""
@@ -121,22 +128,24 @@ class AsyncPublisher:
         try:
             while count := len(self._columns[-1]):
                 taken = [column[:count] for column in self._columns]
-                await self._carrier.append(records_of(taken, self._declaration, self._schema))
-                for column in self._columns:
-                    del column[:count]
+                records = records_of(taken, self._declaration, self._schema)
+                for portion in portions(records, self._portion_bytes):
+                    await self._carrier.append(portion)
+                    for column in self._columns:
+                        del column[: portion.num_rows]
                 self._taking.restart()
                 self._gate.full = False
         except HeadraceError as error:
             self._failure = error
 
-    async def _publish_alone(self, entry: Any, unique_by: str) -> int:
-        """Whether an id is there already, only the node can tell."""
+    async def _publish_alone(self, entry: Any) -> int:
+        """Whether an id is there already, or a large entry fits a container, only the node can tell."""
         gathered = Gathered(self._declaration, self._schema)
         gathered.take(entry)
         records = gathered.records()
         published = await self.publish_batch(records)
         if published.base_index == published.next_index:
-            ids = records.column(unique_by)
+            ids = records.column(self._unique_by)
             (found,) = await self._carrier.find_ids(ids.view(plain_type(ids.type)))
             raise DuplicateId(f"the id {ids[0].as_py()!r} is in the stream already, at index {found}", found)
         return published.base_index
@@ -149,6 +158,10 @@ class AsyncPublisher:
         self._taking.resume(self.next_index, key, carrier.head_key != carrier.last_key)
 
 
+def _alone(entry: Any) -> int:
+    return _ALONE
+
+
 class _Gate:
     """Where a blocking publisher has its batcher: entries are sent by a task, and too many wait for it."""
 
@@ -158,7 +171,7 @@ class _Gate:
         self.full = False
         self.wake = start
 
-    def flush(self) -> None:
+    def overflow(self) -> None:
         self.full = True
 
     def take_back(self) -> bool:

@@ -26,7 +26,7 @@ from headrace.stream.agreement import Terms
 from headrace.stream.declaration import Declaration
 from headrace.stream.entry import Entry, EntryMaker, Head, OnUnknown
 from headrace.stream.evolve import check_evolution
-from headrace.stream.places import START, Place
+from headrace.stream.places import START, Place, check_count
 from headrace.wire import http_words as words
 
 
@@ -84,6 +84,7 @@ class AsyncStream:
         on_damage: OnDamage | None = None,
     ) -> AsyncIterator[Entry]:
         """The entries from `start`: until a place, so many of them, or for ever with `follow`."""
+        check_count(count)
         maker, left = EntryMaker(self.declaration, on_unknown), count
         if left == 0:
             return
@@ -146,6 +147,7 @@ class AsyncStream:
 
     async def _items(self, feed: Feed, on_damage: OnDamage | None) -> AsyncIterator[Batch | LogHead]:
         try:
+            await feed.begin()
             while items := await feed.more():
                 for item in items:
                     if isinstance(item, Damage):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -194,6 +194,8 @@ class AsyncFjClient:
         self._link = link
         self._clock = clock or SystemClock()
         self._words = ClientWords(self._clock)
+        self._waiting: Counter[bytes | None] = Counter()
+        """How many wait for a push about each key."""
 
     # --- jobs
 
@@ -285,15 +287,24 @@ class AsyncFjClient:
             return result
 
     async def _wait_for(self, key: bytes | None, until_us: int | None) -> None:
-        """Until a push about the key, or about any, has come, or the time has."""
+        """Until a push about the key, or about any, has come, or the time has.
+
+        A push is for all who wait for its key then: the last of them takes it away.
+        """
         pushes = self._link.pushes
-        while not (pushes if key is None else key in pushes):
-            left_us = 3_600_000_000 if until_us is None else until_us - self._clock.now_us()
-            if left_us <= 0:
-                break
-            await self._link.wait(left_us / 1e6)
-        if key is not None:
-            pushes.pop(key, None)
+        self._waiting[key] += 1
+        try:
+            while not (pushes if key is None else key in pushes):
+                left_us = 3_600_000_000 if until_us is None else until_us - self._clock.now_us()
+                if left_us <= 0:
+                    break
+                await self._link.wait(left_us / 1e6)
+        finally:
+            self._waiting[key] -= 1
+            if not self._waiting[key]:
+                del self._waiting[key]
+                if key is not None:
+                    pushes.pop(key, None)
 
     async def _values(self, call: Call[Page] | None) -> AsyncIterator[Value]:
         while call is not None:

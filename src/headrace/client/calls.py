@@ -40,11 +40,12 @@ class Words:
         self._last_us = 0
 
     def now_us(self) -> int:
-        """Never smaller than before: a clock that is set back must not make our next SET an outdated one."""
-        now = self._clock.now_us()
-        if now > self._last_us:
-            self._last_us = now
-        return self._last_us
+        """Larger than ever before: a clock that is set back must not make our next SET an outdated one.
+
+        Nor one of the same time as the last, of which nobody could tell which was later.
+        """
+        self._last_us = now = max(self._clock.now_us(), self._last_us + 1)
+        return now
 
     def stamp(self, given: int | None) -> int:
         """The timestamp of a write: now, unless one is given."""

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from headrace.client.conduits import Conduits
 from headrace.client.node_line import NodeLine, path_of
+from headrace.client.packing import Packing, packed
 from headrace.client.pipe import Pipe
 from headrace.kernel.errors import Broken, HeadraceError, Refused
 from headrace.log.keys import KeyColumn
@@ -49,6 +50,7 @@ class Carrier:
         self._which = {words.STREAM: meta.id} | ({} if shared else {words.PUBLISHER: self.id})
         self._shared = shared
         self._pipe = Pipe(line, conduits, f"{self._path}/pipe", {**self._which, words.PRODUCER: self.id})
+        self._packing = Packing(meta.schema)
         self._sequence = 0
         self._doubtful: pa.RecordBatch | pa.Table | None = None
         """The batch that may be there or not: it goes again as it was, or is looked up, before another."""
@@ -138,7 +140,7 @@ class Carrier:
 
     async def _publish(self, records: pa.RecordBatch | pa.Table) -> Published:
         base = ANY if self._shared else self.next_index
-        request = PipeRequest(Verb.PUBLISH, self._sequence, base, packed(records))
+        request = PipeRequest(Verb.PUBLISH, self._sequence, base, self._packing.packed(records))
         return _published(await self._pipe.surely(request))
 
     def _move(self, records: pa.RecordBatch | pa.Table, published: Published) -> None:
@@ -180,11 +182,3 @@ def _begins(records: pa.RecordBatch | pa.Table, doubtful: pa.RecordBatch | pa.Ta
     """Whether these are the entries that are in doubt, or those and more."""
     count = doubtful.num_rows
     return records.num_rows >= count and packed(records.slice(0, count)) == packed(doubtful)
-
-
-def packed(records: pa.RecordBatch | pa.Table) -> memoryview:
-    """As an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, records.schema) as writer:
-        writer.write(records)
-    return memoryview(sink.getvalue())

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from headrace.client.conduits import Conduit, Conduits
 from headrace.client.errors import ConnectionLost, NoAnswer
-from headrace.client.node_line import AWAY, NodeLine, path_of, surely
-from headrace.kernel.errors import HeadraceError
+from headrace.client.node_line import AWAY, Absence, NodeLine, path_of
+from headrace.kernel.errors import Closed, HeadraceError
 from headrace.log.cursor import OnDamage
 from headrace.log.damage import Damage, DamagedEntries
 from headrace.log.segment_reader import Batch, Head
@@ -65,6 +65,8 @@ class Feed:
         self.conduit: Conduit | None = None
         """What it comes on just now."""
         self._pieces = ArrowPieces()
+        self._as_wanted = False
+        """Whether what comes on this conduit has the very schema that the reader wants to see."""
         self._begun = False
         self._away = 0
         self._failure: HeadraceError | None = None
@@ -76,7 +78,11 @@ class Feed:
             self.conduit = await self._open()
 
     async def more(self) -> list[Item]:
-        """What has come, at least one item; [] once it is over."""
+        """What has come, at least one item; [] once it is over.
+
+        One that follows waits for a node that is away, and ends when it is stopped. One that has an end
+        raises then: nobody may take what it has got so far for all there is.
+        """
         if self._failure is not None:
             raise self._failure
         while not self.done and not self._over:
@@ -90,10 +96,14 @@ class Feed:
             except (ProtocolError, *AWAY) as error:
                 if self._over:
                     break
+                if self.conduit is None and not self._follow:
+                    raise
                 if isinstance(error, NoAnswer):  # a dead line, or nothing was published: ask again
                     self._away = 0
                 await self._lost()
         self.close()
+        if not self.done and not self._follow:
+            raise Closed(f"the stream {self._name!r} was closed before all of it was read")
         return []
 
     def close(self) -> None:
@@ -106,18 +116,18 @@ class Feed:
             conduit.close()
 
     async def _open(self) -> Conduit:
-        line, rest = self._line, self._conduits.rest
-        return await surely(self._connect, line.patience, rest, lambda: self._over or line.closed, AWAY)
+        absence = Absence(self._line.patience)
+        return await absence.surely(self._connect, self._conduits.rest, lambda: self._over)
 
     @property
     def _over(self) -> bool:
         """Whether nobody wants more of it."""
-        return self._closed or self._conduits.stopped
+        return self._closed or self._conduits.stopped or self._line.closed
 
     async def _connect(self) -> Conduit:
         path = f"{path_of('streams', self._name)}?{urlencode(self._query)}"
         conduit = await self._conduits.open(path, words.FEED, {words.STREAM: self._id})
-        self._pieces = ArrowPieces()
+        self._pieces, self._as_wanted = ArrowPieces(), False
         self.known_next = int(conduit.headers[words.NEXT.lower()])
         if not self._begun:
             self._begun = True
@@ -151,9 +161,10 @@ class Feed:
     def leave_line(self) -> None:
         """Come again from where it is, over another line."""
         self._disconnect()
-        for name in ("key", "from_bits"):
-            self._query.pop(name, None)
-        self._query["from"] = self.index
+        if self._begun:  # else it is not known yet where that is
+            for name in ("key", "from_bits"):
+                self._query.pop(name, None)
+            self._query["from"] = self.index
 
     async def _lost(self) -> None:
         """The same; not at once, if that happens again and again."""
@@ -163,6 +174,8 @@ class Feed:
             await self._conduits.rest(self._line.patience.pause.pause_s(self._away - 1))
 
     def _items(self, batches: list[tuple[pa.RecordBatch, Notes]]) -> list[Item]:
+        if not self._as_wanted and batches:
+            self._as_wanted = self._schema.equals(self._pieces.schema)
         items: list[Item] = []
         for records, notes in batches:
             try:
@@ -190,11 +203,13 @@ class Feed:
             key = int(notes[words.NOTE_KEY])
             told, self._head = self._head, max(self._head, key)
             return Head(key, index) if key > told else None
-        if self._one_class:
-            check_still_one_class(records)
-        names = (words.NOTE_FIRST, words.NOTE_LAST, words.NOTE_TIME, words.NOTE_EPOCH)
-        batch = Batch(index, through(records, self._schema), *(int(notes[name]) for name in names))
-        self.index = batch.next_index
+        if not self._as_wanted:
+            if self._one_class:
+                check_still_one_class(records)
+            records = through(records, self._schema)
+        first, last, time_us = notes[words.NOTE_FIRST], notes[words.NOTE_LAST], notes[words.NOTE_TIME]
+        batch = Batch(index, records, int(first), int(last), int(time_us), int(notes[words.NOTE_EPOCH]))
+        self.index = index + records.num_rows
         return batch
 
 

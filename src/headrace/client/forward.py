@@ -124,12 +124,19 @@ class Forwarder:
 
     def _turn(self) -> bool:
         """Look at every file. True: there is more to send already."""
-        more = False
+        more, failed = False, None
         for path in SpoolFile.all_in(self._directory):
             if self._stopped.is_set():
                 break
-            with contextlib.suppress(FileNotFoundError), SpoolFile(path) as file:
+            with contextlib.suppress(FileNotFoundError), contextlib.ExitStack() as opened:
+                try:
+                    file = opened.enter_context(SpoolFile(path))
+                except PermissionError as error:  # somebody else's: the others are not to wait for it
+                    failed = error
+                    continue
                 more |= self._forward(file)
+        if failed is not None:
+            raise failed
         return more
 
     def _forward(self, file: SpoolFile) -> bool:
@@ -201,6 +208,8 @@ class Forwarder:
         for record in records:
             try:
                 (request,) = RequestParser(_ANY_SIZE).feed(record.request)
+                if request.function == Function.QUIT:  # nothing behind it would be answered
+                    raise ProtocolError("QUIT is no request to a server that is away")
             except (ProtocolError, ValueError) as error:
                 self._refused(file, record, f"protocol: {error}")
                 file.erase([record])

@@ -36,6 +36,8 @@ from headrace.wire.fj_many import pack_jobs, pack_keys
 _SET, _NEXT, _DELETE = int(Function.SET), int(Function.NEXT), int(Function.DELETE)
 _PUT = PERSIST | RANGE
 _VOID = encode(None)
+_PAUSE_US = 50_000
+"""So long somebody who waits for a push waits at least."""
 _new = tuple.__new__
 _WORKED_ON = PERSIST | RANGE | WORKED_ON
 
@@ -173,7 +175,8 @@ class JobWords(Words):
             if not isinstance(found, Nothing) or self._clock.now_us() >= end_us:
                 return found
             until_us = end_us if found.next_at_us is None else min(end_us, found.next_at_us)
-            yield Pause(raw(domain), until_us)
+            # The server pushes when it is time. Our clock may say so long before, again and again.
+            yield Pause(raw(domain), max(until_us, self._clock.now_us() + _PAUSE_US))
 
     def _place(self, domain: str | None, priority: int, after: Duration | None, due_us: int | None) -> bytes:
         """Where a job stands in the journal."""

@@ -12,6 +12,7 @@ from headrace.client.errors import ConnectionLost, NoAnswer, nobody
 from headrace.client.node_line import NodeLine
 from headrace.client.upgrade import Handshake, address, request
 from headrace.kernel.dead_lines import watch
+from headrace.kernel.errors import Closed
 
 _AHEAD_BYTES = 1 << 20
 """So much may wait for whoever receives; the rest stays in the socket."""
@@ -32,7 +33,10 @@ class LoopConduits:
             _, conduit = await asyncio.wait_for(opening, node.patience.connect_s)
         except (OSError, TimeoutError) as error:
             raise nobody(node.url, error) from error
+        node.conduits.add(conduit)
         try:
+            if node.closed:  # meanwhile
+                raise Closed(f"the connection to {node.url} is closed")
             await conduit.begin(request(node, path, word, headers))
         except BaseException:
             conduit.close()

@@ -13,8 +13,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
+from weakref import WeakSet
 
 import aiohttp
 import msgspec
@@ -33,6 +34,17 @@ AWAY = (CannotConnect, ConnectionLost, NoAnswer, Closed, Busy)
 """What passes when a node comes back."""
 NOT_DONE = (CannotConnect, Busy)
 """The same, when nothing can have been done."""
+_OF_OTHERS: Mapping[int, type[HeadraceError]] = {
+    429: Busy,
+    502: ConnectionLost,
+    503: ConnectionLost,
+    504: NoAnswer,
+}
+"""What a proxy means by a status of its own: but for the first, the node may have done what was asked for."""
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,8 @@ class NodeLine:
         self.token = token
         self.patience = patience or Patience()
         self.tls = trusted(ca) if parts.scheme == "https" else None
+        self.conduits: WeakSet[Closeable] = WeakSet()
+        """Those of the session's loop: they end with it."""
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
@@ -90,7 +104,7 @@ class NodeLine:
         self, work: Callable[[], Awaitable[T]], repeated: tuple[type[HeadraceError], ...] = AWAY
     ) -> T:
         """Do what is safe to repeat again and again, while the node is away."""
-        return await surely(work, self.patience, asyncio.sleep, lambda: self._closed, repeated)
+        return await Absence(self.patience).surely(work, asyncio.sleep, lambda: self._closed, repeated)
 
     @asynccontextmanager
     async def reading(
@@ -107,6 +121,8 @@ class NodeLine:
 
     async def close(self) -> None:
         self._closed = True
+        for conduit in list(self.conduits):
+            conduit.close()
         if self._session is not None:
             await self._session.close()
 
@@ -179,25 +195,44 @@ class _Sent(aiohttp.payload.Payload):
         return bytes(self._value).decode(encoding, errors)
 
 
-async def surely(
-    work: Callable[[], Awaitable[T]],
-    patience: Patience,
-    rest: Callable[[float], Awaitable[object]],
-    closed: Callable[[], bool],
-    repeated: tuple[type[HeadraceError], ...],
-) -> T:
-    """Do it again and again, while the node is away: with a `rest` between, and until it is closed here."""
-    deadline, attempts = 0.0, 0
-    while True:
-        try:
-            return await work()
-        except repeated as error:
-            attempts += 1
-            pause = patience.pause.pause_s(attempts)
-            deadline = deadline or time.monotonic() + patience.away_s
-            if closed() or time.monotonic() + pause > deadline:
-                raise error
-            await rest(pause)
+class Absence:
+    """Since when a node is away, for all who ask for the same thing one after the other.
+
+    They share one time to wait: if one of them has given up, the next one looks once, and does not wait as
+    long again. What failed long ago does not count.
+    """
+
+    def __init__(self, patience: Patience) -> None:
+        self._patience = patience
+        self._deadline = 0.0
+        self._failed_at = 0.0
+
+    async def surely(
+        self,
+        work: Callable[[], Awaitable[T]],
+        rest: Callable[[float], Awaitable[object]],
+        closed: Callable[[], bool],
+        repeated: tuple[type[HeadraceError], ...] = AWAY,
+    ) -> T:
+        """Do it again and again, while the node is away: with a `rest` between, until it is closed here."""
+        patience, attempts = self._patience, 0
+        if time.monotonic() - self._failed_at > patience.away_s:
+            self._deadline = 0.0
+        while True:
+            try:
+                done = await work()
+            except repeated as error:
+                attempts += 1
+                pause = patience.pause.pause_s(attempts)
+                self._failed_at = time.monotonic()
+                self._deadline = self._deadline or self._failed_at + patience.away_s
+                if closed() or self._failed_at + pause > self._deadline:
+                    self._deadline = self._failed_at
+                    raise error
+                await rest(pause)
+            else:
+                self._deadline = 0.0
+                return done
 
 
 def trusted(ca: str | Path | None) -> ssl.SSLContext:
@@ -221,5 +256,5 @@ def failure(body: bytes, status: int) -> HeadraceError:
         error = by_code(str(said["error"]), str(said["message"]))
         return Broken(str(error)) if status >= 500 and isinstance(error, Refused) else error
     except (msgspec.MsgspecError, KeyError):
-        kind = Busy if status in (429, 502, 503, 504) else Broken
-        return kind(f"it answered {status}, not as a node does: {body[:200].decode('utf-8', 'replace')}")
+        text = f"it answered {status}, not as a node does: {body[:200].decode('utf-8', 'replace')}"
+        return _OF_OTHERS.get(status, Broken)(text)

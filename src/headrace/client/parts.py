@@ -15,8 +15,8 @@ from urllib.parse import quote
 import msgspec
 import pyarrow as pa
 
-from headrace.client.carrier import packed
 from headrace.client.node_line import NOT_DONE, NodeLine, path_of
+from headrace.client.packing import packed
 from headrace.kernel.errors import HeadraceError
 from headrace.log.inventory import SegmentFacts
 from headrace.log.mark import Extent, Settled

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.client.conduits import Conduit, Conduits
 from headrace.client.errors import ConnectionLost
-from headrace.client.node_line import AWAY, NodeLine, failure, surely
+from headrace.client.node_line import Absence, NodeLine, failure
 from headrace.wire.http_words import PIPE
 from headrace.wire.pipe import PipeAnswers, PipeRequest
 
@@ -25,15 +25,12 @@ class Pipe:
         self._path = path
         self._headers = headers
         self._conduit: Conduit | None = None
+        self._absence = Absence(node.patience)
 
     async def surely(self, request: PipeRequest) -> dict[str, Any]:
         """The node's answer, however often it has to be asked."""
-        return await surely(
-            lambda: self._ask(request),
-            self._node.patience,
-            self._conduits.rest,
-            lambda: self._node.closed,
-            AWAY,
+        return await self._absence.surely(
+            lambda: self._ask(request), self._conduits.rest, lambda: self._node.closed
         )
 
     async def _ask(self, request: PipeRequest) -> dict[str, Any]:

@@ -123,16 +123,15 @@ class PlainConduit:
         except OSError as error:
             raise _lost(self._node, error) from error
 
-    def readable(self, timeout_s: float | None = 0.0) -> bool:
-        """Whether something has come, or comes within that time; None: wait as long as an answer may take."""
+    def readable(self, timeout_s: float) -> bool:
+        """Whether something has come, or comes within that time."""
         if self._rest or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
             return True
         if self._socket.fileno() < 0:
             return True  # closed: whoever reads is told
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
-        wait_s = self._node.patience.answer_s if timeout_s is None else timeout_s
-        return bool(poll.poll(wait_s * 1000))
+        return bool(poll.poll(timeout_s * 1000))
 
     def close(self) -> None:
         self._socket.close()

@@ -50,8 +50,9 @@ class RemoteStream(Listening):
         words = carrier.meta.extra.get("stream", {})
         unique_by, unique = words.get("unique_by"), None
         if unique_by:
-            kind = plain_type(carrier.meta.schema.field(unique_by).type)
-            unique = UniqueIds(RemoteIds(self._loop, carrier, kind), words.get("unique_window"))
+            kind = carrier.meta.schema.field(unique_by).type
+            ids = RemoteIds(self._loop, carrier, plain_type(kind))
+            unique = UniqueIds(ids, kind, words.get("unique_window"))
         publisher = Publisher(
             RemoteTarget(self._loop, carrier),
             self._declaration,
@@ -174,10 +175,10 @@ class RemoteScan:
                 return None
         return None
 
-    def _take(self) -> bool:
-        """Take what comes next from the feed; False if nothing has come yet, or this was stopped."""
+    def _take(self, *, look: bool = True) -> bool:
+        """Take what comes next from the feed; False if this was stopped, or `look` finds nothing yet."""
         try:
-            if self._follow and self._is_idle():
+            if look and self._follow and self._is_idle():
                 return False
             items = drive(self._feed.more())
         except HeadraceError:
@@ -196,14 +197,17 @@ class RemoteScan:
         return self._seen >= self._feed.known_next and not conduit.readable(0.0)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Sleep until there may be more; False when the time came first, or this was stopped."""
+        """Sleep until there may be more; False when the time came first, or this was stopped.
+
+        Without a limit it receives what comes: to look first, and then again, takes longer than to receive.
+        """
         conduit = self._feed.conduit
-        if self.stopped or not isinstance(conduit, PlainConduit):
+        if self.stopped or self._ready or not isinstance(conduit, PlainConduit):
             return not self.stopped
-        come = conduit.readable(timeout)
-        if not come and timeout is None:  # a dead line, or nothing was published: ask again
-            self._feed.leave_line()
-        return (come or timeout is None) and not self.stopped
+        if timeout is None:
+            self._take(look=False)
+            return not self.stopped
+        return conduit.readable(timeout) and not self.stopped
 
     def stop(self) -> None:
         self._conduits.stop()

@@ -10,6 +10,7 @@ import pyarrow as pa
 from headrace.client.carrier import Carrier
 from headrace.client.conduits import drive
 from headrace.client.loop_thread import LoopThread
+from headrace.log.settings import Settings
 from headrace.log.state import Commit
 
 
@@ -30,6 +31,10 @@ class RemoteTarget:
     @property
     def schema(self) -> pa.Schema:
         return self._carrier.meta.schema
+
+    @property
+    def settings(self) -> Settings:
+        return self._carrier.meta.settings
 
     @property
     def next_index(self) -> int:

@@ -25,9 +25,10 @@ from headrace.client.calls import Call
 from headrace.client.ping import Pinger
 from headrace.client.spool_record import encode_record
 from headrace.client.words import ClientWords
+from headrace.journal.errors import BadRequest
 from headrace.kernel.clock import Clock, SystemClock
 from headrace.kernel.errors import Closed, DiskFailed, DiskFull, HeadraceError
-from headrace.wire.fj import PERSIST, Request, encode_request
+from headrace.wire.fj import PERSIST, Function, Request, encode_request
 
 P = ParamSpec("P")
 HOUR_US = 3_600_000_000
@@ -70,6 +71,8 @@ class Spool:
 
     def send(self, request: Request) -> None:
         """Keep any request for the server; it is on disk when this returns. Persist is forced on."""
+        if request.function == Function.QUIT:
+            raise BadRequest("QUIT ends a connection, of which a spool has none")
         raw = encode_request(request._replace(flags=request.flags | PERSIST), 0)
         try:
             with self._lock:

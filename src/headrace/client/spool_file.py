@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import struct
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,6 +32,7 @@ from headrace.client.spool_record import (
 
 READ_BYTES = 1 << 20
 _MARK = struct.Struct("<QQ")
+_NAME = re.compile(rf"[0-9]{{1,10}}{re.escape(SUFFIX)}")
 
 
 class SpoolFile:
@@ -50,7 +52,7 @@ class SpoolFile:
         found = [
             path
             for path in directory.iterdir()
-            if path.name.endswith(SUFFIX) and path.name.removesuffix(SUFFIX).isdecimal()
+            if _NAME.fullmatch(path.name) and path.is_file()  # to open a pipe would wait for who writes to it
         ]
         return sorted(found, key=lambda path: int(path.name.removesuffix(SUFFIX)))
 

@@ -19,6 +19,17 @@ def resource_bytes(resource: str) -> bytes:
     return _text_bytes(resource, "resource")
 
 
+def resources_bytes(resources: list[str]) -> list[bytes]:
+    """Of many. Nearly always there is nothing to complain of, which C can tell."""
+    try:
+        raws = list(map(str.encode, resources))
+    except (TypeError, UnicodeEncodeError):
+        raws = []
+    if raws and all(raws) and max(map(len, raws)) <= KEY_BYTES_MAX:
+        return raws
+    return [resource_bytes(resource) for resource in resources]
+
+
 def key_bytes(key: str) -> bytes:
     raw = _text_bytes(key, "key")
     if raw.startswith(RESERVED):
@@ -39,9 +50,10 @@ def domain(name: Any) -> str:
     """A domain as it is stored: text that is valid UTF-8."""
     if not isinstance(name, str):
         raise BadRequest(f"a domain is a text, not {name!r}")
-    if len(name) > KEY_BYTES_MAX:
-        raise TooLarge(f"a domain has up to {KEY_BYTES_MAX} characters, not {len(name)}")
-    return name if name.isascii() else name.encode("utf-8", "replace").decode()
+    raw = name if name.isascii() else name.encode("utf-8", "replace")
+    if len(raw) > KEY_BYTES_MAX:
+        raise TooLarge(f"a domain has up to {KEY_BYTES_MAX} bytes, not {len(raw)}")
+    return raw if isinstance(raw, str) else raw.decode()
 
 
 def priority(number: Any) -> int:
@@ -102,6 +114,13 @@ def job_id(given: Any) -> int:
 def size(value: bytes, limit: int) -> None:
     if len(value) > limit:
         raise TooLarge(f"a value has up to {limit} bytes, not {len(value)}")
+
+
+def new_size(given: Any, limit: int) -> int:
+    """What a value is to be cut or filled up to."""
+    if type(given) is not int or not 0 <= given <= limit:
+        raise BadRequest(f"a value has 0 to {limit} bytes, not {given!r}")
+    return given
 
 
 def _text_bytes(given: Any, what: str) -> bytes:

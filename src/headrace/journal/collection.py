@@ -20,11 +20,15 @@ _PAUSE_S = 0.0001
 """Long enough for a thread that waits to wake up. None at all would let this one in again before it has."""
 
 
+def let_others_in() -> None:
+    time.sleep(_PAUSE_S)
+
+
 def pieces(count: int) -> Iterator[tuple[int, int]]:
     """Where each piece of so many begins and ends; between them, other threads have their turn."""
     for at in range(0, count, PIECE):
         if at:
-            time.sleep(_PAUSE_S)
+            let_others_in()
         yield at, min(at + PIECE, count)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 _CODES = {1: "b", 2: "h", 4: "i", 8: "q"}
+_OFFSET_MAX = (1 << 31) - 1
 _DIGITS = bytes.maketrans(b"\0\1", b"01")
 
 
@@ -36,6 +37,20 @@ def column_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return pa.array(values, kind)
     buffers = [there, pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
     return pa.Array.from_buffers(kind, count, buffers, missing)
+
+
+def column_of_one(value: Any, count: int, kind: pa.DataType) -> pa.Array:
+    """The same value again and again: its bytes, multiplied."""
+    if value is None:
+        return _nulls(count, kind) if count <= 1024 else pa.nulls(count, kind)
+    if pa.types.is_primitive(kind):
+        numbers = array(_CODES[kind.bit_width // 8], (value,)) * count
+        return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(numbers)], 0)
+    part = value.encode() if kind == pa.string() else value
+    if len(part) * count > _OFFSET_MAX:
+        return pa.array([value] * count, kind)
+    ends = array("i", range(0, len(part) * count + 1, len(part))) if part else array("i", [0]) * (count + 1)
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(ends), pa.py_buffer(part * count)], 0)
 
 
 def _encoded(texts: Sequence[str | None]) -> list[bytes]:

@@ -13,25 +13,26 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from headrace.journal.batch_operations import BatchOperations
 from headrace.journal.errors import JournalTaken
 from headrace.journal.events import SCHEMA
-from headrace.journal.job_operations import JobOperations
 from headrace.journal.ledger import Ledger
 from headrace.journal.listeners import Listeners
 from headrace.journal.replay import drain_tail, replay
 from headrace.journal.rows import JobRow, ValueRow
-from headrace.journal.settings import JournalSettings
+from headrace.journal.settings import VALUE_BYTES_MAX, JournalSettings
 from headrace.journal.state import State
 from headrace.journal.sweep import Sweep
 from headrace.journal.value_operations import ValueOperations
 from headrace.kernel.clock import Clock, SystemClock
 from headrace.kernel.durations import microseconds
-from headrace.kernel.errors import Closed, Damaged, HeadraceError, IsReplica, WriterTaken
+from headrace.kernel.errors import Closed, Damaged, HeadraceError, IsReplica, TooLarge, WriterTaken
 from headrace.log.copy import Origin
 from headrace.log.disk import Disk
 from headrace.log.log import Log
@@ -41,6 +42,8 @@ from headrace.log.tail import Tail
 
 T = TypeVar("T")
 LOG_DIRECTORY = "log"
+BRIEF = 256
+"""Bytes that an operation brings which says little: what became of one job, or one value."""
 
 
 class Engine:
@@ -50,6 +53,8 @@ class Engine:
         """Use `Engine.open`."""
         self.path = path
         self.settings = settings_of(log)
+        self.value_bytes = _value_bytes(log)
+        """The largest value that the log takes."""
         self.lease_us = microseconds(self.settings.lease)
         self.state = state
         self.clock = clock
@@ -64,9 +69,10 @@ class Engine:
         self._ledger = ledger
         self._sweep = sweep
         self.closed = False
-        self.jobs = JobOperations(state.jobs, state.residents, self.settings, ledger, self.read)
+        self.jobs = BatchOperations(state.jobs, state.residents, self.settings, ledger, self.read)
+        limits = replace(self.settings, value_bytes=self.value_bytes)
         self.values = ValueOperations(
-            state.values, state.residents, self.settings, ledger, self.read, self.listeners.changed
+            state.values, state.residents, limits, ledger, self.read, self.listeners.changed
         )
         ledger.idle = self._care
         ledger.start()
@@ -111,7 +117,8 @@ class Engine:
                 log.evolve(log.schema, extra)
             drain_tail(disk, path, log)
             state = State(settings_of(log), clock.now_us())
-            ledger = Ledger(log, Tail.open(disk, path, log.meta.salt), settings_of(log), state.by_kind)
+            tail = Tail.open(disk, path, log.meta.salt)
+            ledger = Ledger(log, tail, settings_of(log), state.by_kind, state.jobs.fold_series)
             sweep = Sweep(log, ledger, settings_of(log), clock, disk)
             replay(log, sweep.swept, state)
             return cls(path, log, ledger, sweep, state, clock)
@@ -126,19 +133,21 @@ class Engine:
     ) -> tuple[list[T | HeadraceError], int]:
         """Do operations, each on up to so many bytes of keys and values, as a whole or not at all.
 
+        One of 0 bytes reads, and changes nothing but what time has changed: a full disk does not refuse it.
         Their results or errors, and what to settle before anybody is told: 0 if there is nothing to wait for.
         When there is `enough` of them, the rest is left undone, and there are fewer results.
         """
         ledger = self._ledger
         results: list[T | HeadraceError] = []
-        if ledger.behind(sum([size for _, size in operations])):
+        brought = sum([size for _, size in operations])
+        if brought and ledger.behind(brought):
             ledger.pour()
         with ledger.lock:
             self._check_open()
             before, now = ledger.upcoming, self.clock.now_us()
             for operation, size in operations:
                 try:
-                    if ledger.failure is not None or ledger.pending_bytes + size > ledger.free:
+                    if ledger.failure is not None or (size and ledger.pending_bytes + size > ledger.free):
                         ledger.admit(size)
                     results.append(operation(now))
                 except HeadraceError as error:
@@ -151,10 +160,20 @@ class Engine:
                 ledger.write()
             return results, ledger.upcoming
 
+    def check_size(self, size: int) -> None:
+        """TooLarge, if jobs or values of so many bytes could not be brought in as one whole."""
+        if size > self._ledger.most:
+            raise TooLarge(
+                f"{size} bytes at once: {self._ledger.most} are possible here; put fewer at a time"
+            )
+
+    def admit(self, size: int) -> None:
+        """For an operation that learns only when it runs how much it brings: DiskFull, or there is room."""
+        self._ledger.admit(size)
+
     def write(self) -> None:
         """What was done is safe from a crash of this process, and perhaps not yet from one of the machine."""
-        with self._ledger.lock:
-            self._ledger.write()
+        self._ledger.write_apart()
 
     def settle(self, ticket: int) -> None:
         """Return when that operation is safe; then those who listen are told of what changed."""
@@ -176,16 +195,19 @@ class Engine:
         return self._ledger.copied()
 
     def now(self, operation: Callable[[int], T]) -> T:
-        """One operation that nobody need wait for."""
-        result, _ticket = self.start(operation)
+        """One operation that writes nothing, and that nobody need wait for."""
+        result, _ticket = self.start(operation, 0)
         if isinstance(result, HeadraceError):
             raise result
         return result
 
-    def start(self, operation: Callable[[int], T], size: int = 0) -> tuple[T | HeadraceError, int]:
-        """`run` for one operation: its result or error, and what to settle."""
+    def start(self, operation: Callable[[int], T], size: int = BRIEF) -> tuple[T | HeadraceError, int]:
+        """`run` for one operation: its result or error, and what to settle.
+
+        For one that reads that is nothing: what time has changed is written with what comes next.
+        """
         ledger = self._ledger
-        if ledger.pending_bytes + size > ledger.free and ledger.behind(size):
+        if size and ledger.pending_bytes + size > ledger.free and ledger.behind(size):
             ledger.pour()
         with ledger.lock:
             if self.closed:
@@ -193,19 +215,19 @@ class Engine:
             before = ledger.upcoming
             result: T | HeadraceError
             try:
-                if ledger.failure is not None or ledger.pending_bytes + size > ledger.free:
+                if ledger.failure is not None or (size and ledger.pending_bytes + size > ledger.free):
                     ledger.admit(size)
                 result = operation(self.clock.now_us())
             except HeadraceError as error:  # what happened before it was refused (a lease that ended) counts
                 result = error
             ticket = ledger.upcoming
-            if ticket == before:
+            if ticket == before or not size:
                 return result, 0
             if not ledger.syncs:
                 ledger.write()
             return result, ticket
 
-    def do(self, operation: Callable[[int], T], size: int = 0) -> T:
+    def do(self, operation: Callable[[int], T], size: int = BRIEF) -> T:
         """One operation, settled: its result, or its error."""
         result, ticket = self.start(operation, size)
         if (ticket and self._ledger.syncs) or self.listeners.any:
@@ -262,6 +284,11 @@ class Engine:
         return self._log
 
     @property
+    def usable(self) -> bool:
+        """Whether it takes operations: nobody has closed it, and its disk has not failed."""
+        return not self.closed and self._ledger.failure is None
+
+    @property
     def syncs(self) -> bool:
         """Whether operations wait for the disk."""
         return self._ledger.syncs
@@ -291,6 +318,13 @@ def settings_of(log: Log) -> JournalSettings:
         return msgspec.convert(log.meta.extra["journal"], JournalSettings)
     except (KeyError, msgspec.ValidationError) as error:
         raise Damaged(f"{log.path} is not the log of a journal, or a newer one ({error})") from error
+
+
+def _value_bytes(log: Log) -> int:
+    """As the settings say, but never more than what a frame, or half a container, holds."""
+    containers = log.meta.settings.containers
+    most = VALUE_BYTES_MAX if containers is None else containers.bytes // 2
+    return min(settings_of(log).value_bytes, most)
 
 
 def _log_settings(settings: JournalSettings) -> Settings:

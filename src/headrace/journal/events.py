@@ -56,6 +56,8 @@ SCHEMA = pa.schema(
         pa.field("created", _TIME),
     ]
 )
+EVENT_BYTES = 100
+"""About what an event takes in the log beside its key and value."""
 _TYPES = [field.type for field in SCHEMA]
 
 

@@ -10,16 +10,19 @@ value      binary
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from headrace.journal import checks
+from headrace.journal.batch_verbs import one_or_each
 from headrace.journal.errors import BadRequest
 from headrace.journal.job import Data
-from headrace.journal.job_verbs import DEFAULT_PRIORITY, one_each
+from headrace.journal.job_verbs import DEFAULT_PRIORITY
 from headrace.journal.value import decode, encode
+
+T = TypeVar("T")
 
 JOB_COLUMNS = pa.schema(
     [
@@ -43,12 +46,12 @@ def job_columns(
     """What `put_batch` was given, checked as far as one can without the journal."""
     names = [checks.resource_bytes(name) for name in checks.texts(resources, "resources")]
     size = len(names)
-    coded = one_each(values, size, "values", encode)
+    coded = _one_each(values, size, "values", encode)
     columns: list[list[Any]] = [
         names,
-        one_each(priority, size, "priorities", checks.priority),
-        one_each(due_us, size, "due times", lambda due: None if due is None else checks.time_us(due)),
-        one_each(domain, size, "domains", lambda own: None if own is None else checks.domain(own)),
+        _one_each(priority, size, "priorities", checks.priority),
+        _one_each(due_us, size, "due times", lambda due: None if due is None else checks.time_us(due)),
+        _one_each(domain, size, "domains", lambda own: None if own is None else checks.domain(own)),
         [kind for kind, _value in coded],
         [value for _kind, value in coded],
     ]
@@ -79,3 +82,8 @@ def batch_of(jobs: pa.Table) -> dict[str, Any]:
             None if raw is None else raw if kind is None else decode(kind, raw) for kind, raw in pairs
         ]
     return batch | {name: given[name] for name in ("due_us", "domain") if name in given}
+
+
+def _one_each(given: Any, count: int, what: str, check: Callable[[Any], T]) -> list[T]:
+    looked_at = one_or_each(given, count, what, check)
+    return looked_at if isinstance(looked_at, list) else [looked_at] * count

@@ -7,15 +7,16 @@ it for the log; `now` is handed in.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
 from headrace.journal import checks
 from headrace.journal.errors import LeaseLost, MemoryFull, NoSuchKey
-from headrace.journal.events import Event, Kind, brief
+from headrace.journal.events import EVENT_BYTES, Event, Kind, brief
 from headrace.journal.jobs import JobTable
 from headrace.journal.ledger import Ledger
+from headrace.journal.new_jobs import AnyJob
 from headrace.journal.residents import VOLATILE_ROW_BYTES, Residents
 from headrace.journal.rows import JobRow, Where
 from headrace.journal.settings import JournalSettings
@@ -30,22 +31,6 @@ _new = tuple.__new__
 
 Read = Callable[[JobRow], bytes]
 """The payload of a job, from memory or from the log."""
-
-
-class NewJob(NamedTuple):
-    resource: bytes
-    domain: str
-    priority: int
-    due: int
-    type: int
-    value: bytes
-    stamp: int
-    expires: int | None = None
-    persist: bool = True
-
-
-AnyJob = NewJob | tuple[bytes, str, int, int, int, bytes, int, int | None, bool]
-"""A plain tuple of the same is made in half the time."""
 
 
 class Wanted(NamedTuple):
@@ -77,6 +62,7 @@ class JobOperations:
         self, table: JobTable, residents: Residents, settings: JournalSettings, ledger: Ledger, read: Read
     ) -> None:
         self._table = table
+        self._schedule = table.schedule
         self._settings = settings
         self._ledger = ledger
         self._emit = ledger.emit
@@ -86,19 +72,16 @@ class JobOperations:
 
     def put(self, now: int, job: AnyJob) -> int:
         """One pending job of that resource: changed if there is one, else new. Its id."""
-        self.tick(now)
+        if now >= self._schedule.soonest:
+            self.tick(now)
         return self._put(now, job)
-
-    def put_many(self, now: int, jobs: Iterable[AnyJob]) -> list[int]:
-        """The same for many; none of them may be over already."""
-        self.tick(now)
-        put = self._put
-        return [put(now, job) for job in jobs]
 
     def _put(self, now: int, job: AnyJob) -> int:
         resource, domain, priority, due, kind, value, stamp, expires, persist = job
         emit, attempts = self._emit, 0
         row = self._table.pending.get(resource)
+        if stamp is None:
+            stamp = now if row is None or row.stamp < now else row.stamp
         if row is None and persist:
             volatile, id = False, self._ledger.upcoming  # noqa: A001
         else:
@@ -137,18 +120,13 @@ class JobOperations:
 
     def take(self, now: int, wanted: Wanted) -> tuple[JobRow, bytes] | None:
         """Lease the next job, or take it for good: it and its payload. None if nothing is due."""
-        self.tick(now)
+        if now >= self._schedule.soonest:
+            self.tick(now)
         return self._take(now, wanted)
-
-    def take_many(self, now: int, wanted: Wanted) -> Iterator[tuple[JobRow, bytes]]:
-        """One after the other, as long as somebody asks and there is one."""
-        self.tick(now)
-        while (found := self._take(now, wanted)) is not None:
-            yield found
 
     def _take(self, now: int, wanted: Wanted) -> tuple[JobRow, bytes] | None:
         domain, until, delete, fair = wanted
-        schedule = self._table.schedule
+        schedule = self._schedule
         if domain is not None:
             row = schedule.first(domain)
         else:
@@ -174,18 +152,6 @@ class JobOperations:
         row = self._leased(now, id, until)
         self._emit(brief(_DONE, now, id, row.resource), id < 0)
 
-    def done_many(self, now: int, ids: Iterable[int]) -> list[int]:
-        """Those whose lease was lost."""
-        self.tick(now)
-        lost, find, emit = [], self._table.leased.get, self._emit
-        for id in ids:  # noqa: A001
-            row = find(id)
-            if row is None:
-                lost.append(id)
-            else:
-                emit(brief(_DONE, now, id, row.resource), id < 0)
-        return lost
-
     def fail(
         self,
         now: int,
@@ -193,12 +159,21 @@ class JobOperations:
         until: int | None,
         due: int | None,
         priority: int | None = None,
+        domain: str | None = None,
     ) -> None:
         """Give it back, or put it aside if it has failed too often, or drop it if a newer one waits."""
         row = self._leased(now, id, until)
         if not self._end(now, row):
             due = now + self._settings.retry.pause_us(row.attempts) if due is None else due
-            self._emit(Event(Kind.RETRY, now, row.id, row.resource, priority=priority, due=due), row.volatile)
+            said = Event(Kind.RETRY, now, row.id, row.resource, domain=domain, priority=priority, due=due)
+            self._emit(said, row.volatile)
+
+    def untake(self, now: int, id: int, until: int | None) -> None:  # noqa: A002
+        """Nobody got it: it is pending again as it was, and that it was taken is no attempt."""
+        row = self._leased(now, id, until)
+        if not self._over(now, row):
+            said = Event(Kind.RETRY, now, row.id, row.resource, due=row.due, attempts=row.attempts - 1)
+            self._emit(said, row.volatile)
 
     def extend(self, now: int, id: int, until: int | None, new_until: int) -> None:  # noqa: A002
         row = self._leased(now, id, until)
@@ -216,13 +191,31 @@ class JobOperations:
         """Dead jobs are pending again, with no attempts counted; how many."""
         self.tick(now)
         count = 0
-        for row in [row for row in self._table.dead.values() if choose(row)]:
-            if self._second(now, row) is not None:
-                self._emit(brief(Kind.DROP, now, row.id, row.resource), row.volatile)
+        rows = [row for row in self._table.dead.values() if choose(row)]
+        self._ledger.admit(sum([len(row.resource) + EVENT_BYTES for row in rows]))
+        for row in rows:
+            if self.newer(now, row.resource, row) is not None:
+                self.bury(now, row)
             else:
                 self._emit(Event(Kind.REVIVE, now, row.id, row.resource, due=now), row.volatile)
                 count += 1
         return count
+
+    def newer(self, now: int, resource: bytes, row: JobRow) -> JobRow | None:
+        """The pending job of a resource, if its life is not over: it is to take the place of `row`.
+
+        If only `row` would survive a restart, the newer one does from now on: a resource that is to be worked
+        on for certain still is.
+        """
+        second = self._table.pending.get(resource)
+        if second is None:
+            return None
+        if second.expires is not None and second.expires <= now:
+            self._emit(brief(Kind.DROP, now, second.id, resource), second.volatile)
+        elif second.volatile and not row.volatile:
+            said = (resource, second.domain, second.priority, second.due, second.type, self._read(second))
+            self._put(now, (*said, second.stamp, second.expires, True))
+        return self._table.pending.get(resource)
 
     def bury(self, now: int, row: JobRow) -> None:
         """Forget a dead job for good."""
@@ -244,26 +237,37 @@ class JobOperations:
         """Whether a job that failed does not come back: a newer one waits, its life is over, or it has failed
         too often.
         """
+        if self._over(now, row):
+            return True
         limit = self._settings.max_attempts
-        if self._second(now, row) is not None or (row.expires is not None and row.expires <= now):
-            kind = Kind.DROP
-        elif limit is not None and row.attempts >= limit:
-            kind = Kind.DEAD
-        else:
+        if limit is None or row.attempts < limit:
             return False
+        kind = self._make_grave(now, row)
         self._emit(Event(kind, now, row.id, row.resource, attempts=row.attempts), row.volatile)
         return True
 
-    def _second(self, now: int, row: JobRow) -> JobRow | None:
-        """The pending job of the same resource, if its life is not over."""
-        second = self._table.pending.get(row.resource)
-        if second is not None and second.expires is not None and second.expires <= now:
-            self._emit(brief(Kind.DROP, now, second.id, second.resource), second.volatile)
-            return None
-        return second
+    def _over(self, now: int, row: JobRow) -> bool:
+        """Whether a leased job is not wanted any more: then it is gone."""
+        over = row.expires is not None and row.expires <= now
+        if self.newer(now, row.resource, row) is None and not over:
+            return False
+        self._emit(Event(Kind.DROP, now, row.id, row.resource, attempts=row.attempts), row.volatile)
+        return True
+
+    def _make_grave(self, now: int, row: JobRow) -> Kind:
+        """A resource has one dead job: the earlier one is gone, and says so itself. Replay passes over what
+        jobs said that were done later. But one that survives a restart is not given up for one that does not.
+        """
+        earlier = self._table.dead.get(row.resource)
+        if earlier is not None and row.volatile and not earlier.volatile:
+            return Kind.DROP
+        if earlier is not None:
+            self.bury(now, earlier)
+        return Kind.DEAD
 
     def _leased(self, now: int, id: int, until: int | None) -> JobRow:  # noqa: A002
-        self.tick(now)
+        if now >= self._schedule.soonest:
+            self.tick(now)
         row = self._table.leased.get(id)
         if row is None or (until is not None and row.lease != until):
             raise LeaseLost(f"job {id} is not leased to you any more: its lease ended, or it was finished")
@@ -276,7 +280,9 @@ class JobOperations:
 
     def _check_volatile(self, row: JobRow | None, size: int) -> None:
         freed = 0 if row is None else row.size + VOLATILE_ROW_BYTES
-        wanted = self._residents.volatile_bytes - freed + size + VOLATILE_ROW_BYTES
+        self._check_volatile_bytes(self._residents.volatile_bytes - freed + size + VOLATILE_ROW_BYTES)
+
+    def _check_volatile_bytes(self, wanted: int) -> None:
         if wanted > self._settings.volatile_bytes:
             raise MemoryFull(
                 f"jobs and values in memory only have reached {self._settings.volatile_bytes} bytes: "

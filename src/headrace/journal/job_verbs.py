@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from headrace.journal import checks
 from headrace.journal.checks import resource_bytes
-from headrace.journal.collection import without_collection
-from headrace.journal.columns import column_of
 from headrace.journal.engine import Engine
 from headrace.journal.errors import BadRequest
+from headrace.journal.events import EVENT_BYTES
 from headrace.journal.job import Data, Job, Nothing
-from headrace.journal.job_operations import NewJob, Wanted, domain_of
+from headrace.journal.job_operations import Wanted, domain_of
+from headrace.journal.new_jobs import NewJob
 from headrace.journal.rows import JobRow
 from headrace.journal.value import decode, encode
 from headrace.kernel.durations import Duration, microseconds
@@ -65,7 +64,7 @@ class JobVerbs:
         """
         engine, raw = self._engine, resource_bytes(resource)
         kind, data = encode(value)
-        checks.size(data, engine.settings.value_bytes)
+        checks.size(data, engine.value_bytes)
         checks.priority(priority)
         name = domain_of(resource) if domain is None else checks.domain(domain)
         if due_us is not None:
@@ -76,59 +75,12 @@ class JobVerbs:
         def operation(now: int) -> int:
             due = now + delay if due_us is None else due_us
             expires = None if life is None else now + life
-            job = (raw, name, priority, due, kind, data, now, expires, persist)
+            job = (raw, name, priority, due, kind, data, None, expires, persist)
             return engine.jobs.put(now, job)
 
         id_ = engine.do(operation, len(raw) + len(data))
         engine.wake_waiting()
         return id_
-
-    def put_batch(
-        self,
-        resources: Iterable[str],
-        *,
-        priority: int | Sequence[int] = DEFAULT_PRIORITY,
-        after: Duration | None = None,
-        due_us: Sequence[int | None] | None = None,
-        values: Iterable[Data] | None = None,
-        domain: str | Sequence[str | None] | None = None,
-        once: tuple[str, int] | None = None,
-    ) -> list[int]:
-        """Ask for work on many resources at once; their jobs' ids. All are on the disk when this returns.
-
-        `once` = (writer, sequence) makes it safe to repeat: a batch whose sequence is not larger than the
-        last one of that writer was put already, and [] is the answer.
-        """
-        names = checks.texts(resources, "resources")
-        raws = [resource_bytes(name) for name in names]
-        size = len(names)
-        coded = one_each(values, size, "values", self._coded)
-        priorities = one_each(priority, size, "priorities", checks.priority)
-        given = one_each(domain, size, "domains", lambda own: None if own is None else checks.domain(own))
-        domains = [domain_of(name) if own is None else own for name, own in zip(names, given, strict=True)]
-        dues = one_each(due_us, size, "due times", lambda due: None if due is None else checks.time_us(due))
-        delay = 0 if after is None else microseconds(after)
-        if once is not None:
-            checks.once(once)
-        jobs = self._engine.jobs
-
-        def operation(now: int) -> list[int]:
-            if once is not None and not self._engine.values.first_time(now, *once):
-                return []
-            rows = zip(raws, domains, priorities, dues, coded, strict=True)
-            return jobs.put_many(
-                now,
-                [
-                    (raw, name, rank, now + delay if due is None else due, kind, value, now, None, True)
-                    for raw, name, rank, due, (kind, value) in rows
-                ],
-            )
-
-        room = sum(map(len, raws)) + sum(len(value) for _kind, value in coded) + 200 * len(raws)
-        with without_collection():
-            ids = self._engine.do(operation, room)
-        self._engine.wake_waiting()
-        return ids
 
     def next(
         self,
@@ -156,45 +108,6 @@ class JobVerbs:
                 return found
             self._wait_for_job(found.next_at_us, left, seen)
 
-    def next_batch(
-        self,
-        count: int,
-        domain: str | None = None,
-        *,
-        lease: Duration | None = None,
-        delete: bool = False,
-        fair: bool | None = None,
-    ) -> pa.Table:
-        """Up to `count` jobs that are due, all leased, as one Arrow table (see JOB_TABLE)."""
-        wanted = self._wanted(domain, lease, delete, fair)
-        checks.count(count, "how many")
-        jobs, there = self._engine.jobs, self._engine.state.jobs
-        most = min(count, len(there.pending) + len(there.leased))  # room is reserved for no more than that
-
-        def operation(now: int) -> list[tuple[Any, ...]]:
-            until = now + wanted.until
-            return [
-                (
-                    row.id,
-                    row.resource,
-                    row.domain,
-                    row.priority,
-                    row.due,
-                    row.attempts,
-                    until,
-                    row.type,
-                    value,
-                )
-                for row, value in islice(jobs.take_many(now, wanted._replace(until=until)), most)
-            ]
-
-        with without_collection():
-            rows = self._engine.do(operation, 300 * most)
-        columns: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(JOB_TABLE)
-        columns[1] = [raw.decode(errors="replace") for raw in columns[1]]  # texts take no other bytes
-        arrays = [column_of(column, field.type) for column, field in zip(columns, JOB_TABLE, strict=True)]
-        return pa.Table.from_arrays(arrays, schema=JOB_TABLE)
-
     def done(self, job: Job | int, lease_until_us: int | None = None) -> None:
         """The work is done; the job is gone. LeaseLost if it was not ours any more.
 
@@ -204,16 +117,6 @@ class JobVerbs:
         id_, until = held(job, lease_until_us)
         self._engine.do(lambda now: self._engine.jobs.done(now, id_, until))
         self._engine.wake_waiting()
-
-    def done_batch(self, ids: Iterable[int] | pa.Array | pa.ChunkedArray) -> list[int]:
-        """These jobs are done; the ids of those whose lease was lost."""
-        numbers = checks.numbers(
-            ids.to_pylist() if isinstance(ids, pa.Array | pa.ChunkedArray) else ids, "ids of jobs"
-        )
-        with without_collection():
-            lost = self._engine.do(lambda now: self._engine.jobs.done_many(now, numbers), 300 * len(numbers))
-        self._engine.wake_waiting()
-        return lost
 
     def fail(
         self, job: Job | int, retry_in: Duration | None = None, lease_until_us: int | None = None
@@ -259,33 +162,40 @@ class JobVerbs:
         self._engine.wake_waiting()
         return count
 
-    def redrive_as(self, repaired: Iterable[tuple[int, str, Data, int]]) -> int:
+    def redrive_as(self, repaired: Iterable[tuple[int, str | None, Data, int]]) -> int:
         """Put dead jobs back as (id, resource, value, priority) say, all or none of them; how many.
 
+        Without a resource (None) a job keeps its own, and its domain, whatever their bytes are.
         One that is not dead any more is passed over, so that repeating this changes nothing. If the resource
         has a pending job by now, that one stays as it is, and the dead one is dropped.
         """
         jobs = [
-            (id_, resource_bytes(name), domain_of(name), checks.priority(rank), *encode(value))
+            (id_, *_renamed(name), checks.priority(rank), *self._coded(value))
             for id_, name, value, rank in repaired
         ]
-        size = sum(len(raw) + len(value) + 400 for _id, raw, _domain, _rank, _kind, value in jobs)
+        brought = sum(len(raw or b"") + len(value) for _id, raw, _domain, _rank, _kind, value in jobs)
+        self._engine.check_size(brought + 2 * EVENT_BYTES * len(jobs))
 
         def operation(now: int) -> int:
             dead = {row.id: row for row in self._engine.state.jobs.dead.values()}
             count = 0
-            for id_, raw, domain, rank, kind, value in jobs:
+            kept = sum(len(dead[job[0]].resource) for job in jobs if job[1] is None and job[0] in dead)
+            self._engine.check_size(brought + kept + 2 * EVENT_BYTES * len(jobs))
+            self._engine.admit(brought + kept + 400 * len(jobs))
+            for id_, new, domain, rank, kind, value in jobs:
                 row = dead.get(id_)
                 if row is None:
                     continue
-                kept = row.domain if row.resource == raw else domain
+                raw = row.resource if new is None else new
+                own = row.domain if row.resource == raw else domain
+                newer = self._engine.jobs.newer(now, raw, row)
                 self._engine.jobs.bury(now, row)
-                if raw not in self._engine.state.jobs.pending:
-                    self._engine.jobs.put(now, NewJob(raw, kept, rank, now, kind, value, now))
+                if newer is None:
+                    self._engine.jobs.put(now, NewJob(raw, own, rank, now, kind, value, now))
                     count += 1
             return count
 
-        count = self._engine.do(operation, size)
+        count = self._engine.do(operation, brought + 400 * len(jobs))
         self._engine.wake_waiting()
         return count
 
@@ -293,7 +203,7 @@ class JobVerbs:
 
     def _coded(self, value: Data) -> tuple[int, bytes]:
         kind, data = encode(value)
-        checks.size(data, self._engine.settings.value_bytes)
+        checks.size(data, self._engine.value_bytes)
         return kind, data
 
     def _take(self, now: int, wanted: Wanted) -> Job | Nothing:
@@ -337,11 +247,6 @@ def held(job: Job | int, until: int | None = None) -> tuple[int, int | None]:
     return (job.id, job.lease_until_us) if isinstance(job, Job) else (checks.job_id(job), until)
 
 
-def one_each(given: Any, count: int, what: str, check: Callable[[Any], T]) -> list[T]:
-    """One for each job, looked at: as given, or the same for all."""
-    if given is None or isinstance(given, int | str):
-        return [check(given)] * count
-    values = list(given)
-    if len(values) != count:
-        raise BadRequest(f"{count} resources, but {len(values)} {what}")
-    return [check(value) for value in values]
+def _renamed(name: str | None) -> tuple[bytes | None, str]:
+    """The resource that a job is to have, and its domain; None if it keeps both."""
+    return (None, "") if name is None else (resource_bytes(name), domain_of(name))

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from copy import copy
+from itertools import repeat
+from typing import Any
 
 from headrace.journal.events import Event, Fold, Kind
 from headrace.journal.residents import Residents
 from headrace.journal.rows import JobRow, Where
 from headrace.journal.schedule import Schedule
+from headrace.journal.series import Series, each
 
 # Plain numbers: they are compared and stored for every job, and an enum's cost more to look up.
 _PENDING, _LEASED, _DEAD = int(Where.PENDING), int(Where.LEASED), int(Where.DEAD)
 _BESIDE, _GONE = int(Where.BESIDE), int(Where.GONE)
-_DONE = int(Kind.DONE)
+_PUT, _TAKE, _DONE = int(Kind.PUT), int(Kind.TAKE), int(Kind.DONE)
 
 
 class JobTable:
@@ -47,6 +51,7 @@ class JobTable:
             Kind.HELD: self._held,
             Kind.GRAVE: self._grave,
         }
+        self._folds_of_series = {_PUT: self._put_series, _TAKE: self._take_series, _DONE: self._done_series}
 
     def __len__(self) -> int:
         return len(self.pending) + len(self.leased) + len(self.dead)
@@ -67,16 +72,13 @@ class JobTable:
     # --- what each event does
 
     def _put(self, event: Event, place: int) -> None:
-        row = JobRow()
-        row.fill(event, place)
+        row = JobRow.of(event, place)
         earlier = self.pending.get(row.resource)
         if earlier is not None:  # the schedule still has it somewhere, and will see that it is gone
             self._remove(earlier, event.at)
         value = event.value
         if value or row.id < 0:
             self._residents.added(row, value or b"")
-        else:
-            row.value = b""
         self._to_pending(row, event.at)
 
     def _held(self, event: Event, place: int) -> None:
@@ -121,6 +123,10 @@ class JobTable:
         row.due = event.due or 0
         if event.priority is not None:
             row.priority = event.priority
+        if event.domain is not None:
+            row.domain = event.domain
+        if event.attempts is not None:
+            row.attempts = event.attempts
         self._to_pending(row, event.at)
 
     def _revive(self, event: Event, place: int) -> None:
@@ -153,16 +159,82 @@ class JobTable:
         row.where, row.lease = _DEAD, event.at
         self.dead[row.resource] = row
 
+    # --- what a series does: the same as its events, one after the other
+
+    def strangers(self, resources: list[bytes]) -> bool:
+        """Whether they are all different, and none of them has a job: a series can put them."""
+        return (
+            self.pending.keys().isdisjoint(resources)
+            and self.worked_on.keys().isdisjoint(resources)
+            and len(set(resources)) == len(resources)
+        )
+
+    def fold_series(self, series: Series) -> None:
+        """New jobs of `strangers`; jobs of one lane that are taken; leased ones that are done."""
+        self._folds_of_series[series.columns.kind](series.columns, series.count)
+
+    def _put_series(self, columns: Any, count: int) -> None:
+        ids, keys, domain, priority, due = (
+            columns.id,
+            columns.key,
+            columns.domain,
+            columns.priority,
+            columns.due,
+        )
+        of_each = (domain, priority, due, columns.stamp, ids, columns.type, columns.value)
+        nowhere = (repeat(None), repeat(0), repeat(0), repeat(_PENDING))
+        rows = list(map(JobRow, ids, keys, *map(each, of_each), *nowhere))
+        self.pending.update(zip(keys, rows, strict=True))
+        for rank in priority if type(priority) is list else ():
+            self.depth[rank] += 1
+        if type(priority) is not list:
+            self.depth[priority] += count
+        if columns.value:
+            for row in rows:
+                if row.value:
+                    self._residents.added(row, row.value)
+        now = max(columns.at, self.opened_at)
+        if list in (type(domain), type(priority), type(due)):
+            for row in rows:
+                self.schedule.add(row, now)
+        else:
+            self.schedule.add_series(rows, now)
+
+    def _take_series(self, columns: Any, count: int) -> None:
+        ids, keys, until = columns.id, columns.key, columns.until
+        rows = list(map(self.pending.pop, keys))
+        self.schedule.leave_series(rows)
+        self.depth[rows[0].priority] -= count
+        for row, attempts in zip(rows, each(columns.attempts)):  # noqa: B905 - the same for all has no end
+            row.where, row.lease, row.attempts = _LEASED, until, attempts
+        self.leased.update(zip(ids, rows, strict=True))
+        self.worked_on.update(zip(keys, rows, strict=True))
+        self.schedule.wait_series(rows, until)
+
+    def _done_series(self, columns: Any, count: int) -> None:
+        keys, pending, forget = columns.key, self.pending, self._residents.forget
+        worked_on = self.worked_on
+        for row, key in zip(map(self.leased.pop, columns.id), keys, strict=True):
+            del worked_on[key]
+            row.where = _GONE
+            if row.value != b"":
+                forget(row)
+        self.finished["done"] += count
+        if not pending.keys().isdisjoint(keys):
+            for key in keys:
+                self._second_is_ready(key, columns.at)
+
     # --- inside
 
     def _restated(self, event: Event, place: int) -> JobRow:
         assert event.id is not None
         assert event.key is not None
         row = self.leased.get(event.id) or self.find(event.key, event.id)
+        said = JobRow.of(event, place)
         if row is None:
-            row = JobRow()
-            row.lease, row.where, row.value = 0, _GONE, b""
-        row.fill(event, place)
+            row = said
+        else:
+            row.said_again(said)
         self._residents.changed(row, event.value or b"")
         return row
 
@@ -172,7 +244,7 @@ class JobTable:
 
     def _anew(self, row: JobRow) -> JobRow:
         """The same job as a new row: a replay may have left the old one somewhere in the schedule."""
-        new = row.copy()
+        new = copy(row)
         self._residents.replaced(row, new)
         row.where = _GONE
         return new
@@ -201,7 +273,11 @@ class JobTable:
     def _leave_leased(self, row: JobRow, at: int) -> None:
         del self.leased[row.id]
         del self.worked_on[row.resource]
-        second = self.pending.get(row.resource)
+        self._second_is_ready(row.resource, at)
+
+    def _second_is_ready(self, resource: bytes, at: int) -> None:
+        """Of a resource that nobody works on any more."""
+        second = self.pending.get(resource)
         if second is not None:
             second.where = _PENDING
             self.schedule.add(second, max(at, self.opened_at))
@@ -215,4 +291,5 @@ class JobTable:
             del self.pending[row.resource]
             self.depth[row.priority] -= 1
         row.where = _GONE
-        self._residents.forget(row)
+        if row.value != b"" or row.id < 0:
+            self._residents.forget(row)

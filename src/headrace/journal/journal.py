@@ -13,17 +13,19 @@ with other processes.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.journal.batch_verbs import BatchVerbs
 from headrace.journal.engine import Engine
 from headrace.journal.job import Data
-from headrace.journal.job_verbs import JobVerbs
 from headrace.journal.rows import JobRow, Where
 from headrace.journal.settings import JournalSettings
 from headrace.journal.value import decode
 from headrace.journal.value_verbs import ValueVerbs
 from headrace.kernel.clock import Clock
+from headrace.kernel.errors import HeadraceError
 from headrace.log.disk import Disk
 
 
@@ -66,7 +68,7 @@ class Stats:
     log_events: int
 
 
-class Journal(JobVerbs, ValueVerbs):
+class Journal(BatchVerbs, ValueVerbs):
     def __init__(self, name: str, engine: Engine) -> None:
         """Use `store.journal`, or `open_journal`."""
         self.name = name
@@ -83,21 +85,31 @@ class Journal(JobVerbs, ValueVerbs):
 
     def jobs(self) -> Iterator[JobInfo]:
         """All jobs: pending, leased and dead ones."""
-        for row in self._engine.do(self._rows):
-            info = self._engine.do(lambda now: self._info(row))  # noqa: B023
+        for row in self._engine.do(self._rows, 0):
+            info = self._engine.do(lambda now: self._info(row), 0)  # noqa: B023
             if info is not None:
                 yield info
 
     def stats(self) -> Stats:
-        return self._engine.do(self._stats)
+        return self._engine.do(self._stats, 0)
 
     @property
     def closed(self) -> bool:
         return self._engine.closed
 
+    @property
+    def usable(self) -> bool:
+        """False once it is closed, or its disk has failed: then the store opens it anew for whoever asks."""
+        return self._engine.usable
+
     def close(self) -> None:
         """Make everything durable, and give the journal free."""
         self._engine.close()
+
+    def let_go(self) -> None:
+        """Give it free although it has failed: what it could not make durable was not acknowledged."""
+        with suppress(HeadraceError):
+            self._engine.close()
 
     def __enter__(self) -> Journal:
         return self

@@ -15,14 +15,15 @@ opening it again finds it.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import msgspec
-import pyarrow as pa
 
-from headrace.journal.collection import pieces
-from headrace.journal.events import Event, Fold, to_batch
+from headrace.journal.events import Event, Fold
+from headrace.journal.pouring import append_some, table_of
+from headrace.journal.series import Queued, Series, flat
 from headrace.journal.settings import JournalSettings
 from headrace.kernel.errors import Broken, Retryable
 from headrace.log.commit import GroupCommit
@@ -35,13 +36,22 @@ _POUR_SOON_S = 0.05
 _BEHIND_BYTES = 16 * TAIL_BYTES
 _EVENT_BYTES = 160
 """More than an event takes beside its key and value."""
-_BATCH_EVENTS = 65_536
-_BATCH_BYTES = 64 << 20
+_RECORD_BYTES = 4_000_000_000
+"""A record of the tail counts its bytes with 32 bits."""
+_RING_BYTES = 16 << 10
+"""What a container and a frame need for themselves."""
 
 
 class Ledger:
-    def __init__(self, log: Log, tail: Tail, settings: JournalSettings, fold: Mapping[int, Fold]) -> None:
-        """`fold` tells for each kind of event how it becomes state."""
+    def __init__(
+        self,
+        log: Log,
+        tail: Tail,
+        settings: JournalSettings,
+        fold: Mapping[int, Fold],
+        fold_series: Callable[[Series], None],
+    ) -> None:
+        """`fold` tells for each kind of event how it becomes state, and `fold_series` how many of them do."""
         self.upcoming = log.next_index
         """The index that the next event will have."""
         self.poured = log.next_index
@@ -60,17 +70,34 @@ class Ledger:
         self.pending_bytes = 0
         self.free = 0
         """How much may be pending before `admit` has to look for room."""
-        self._fold = fold
-        self._pending: list[Event] = []
-        self._unpoured: list[Event] = []
+        self._fold, self._fold_series = fold, fold_series
+        self._pending: list[Queued] = []
+        self._pending_series = 0
+        self._written = log.next_index
+        """Every event below it is in the tail, or the log."""
+        self._unpoured: list[Queued] = []
         """What the current file of the tail holds."""
-        self._turned: list[Event] = []
+        self._turned: list[Queued] = []
         """What the other one holds and the log does not have yet."""
         self._turned_bytes = 0
+        self._rest = table_of([], 0)
+        """The same, once it was made rows of the log."""
+        containers = log.meta.settings.containers
+        self._container_bytes = None if containers is None else containers.bytes
+        self.most = _RECORD_BYTES if containers is None else containers.bytes - _RING_BYTES
+        """The largest operation, in bytes, that is whole wherever it is."""
+        self._borders: list[int] = []
+        """Indexes at which operations begin, never further from one another than what a container holds; kept
+        only where there are containers."""
         self._durable = log.next_index
+        """Every event below it was synced because somebody waited for it: what records of the tail say."""
+        self._poured_safe = log.next_index
+        """The same because it was poured, which nobody waits for."""
         self._encode = msgspec.msgpack.Encoder().encode
         self._commit = GroupCommit(self._write_and_sync)
         self._pouring = threading.Lock()
+        self._writing = threading.Lock()
+        """Of who writes to the tail without the engine's lock, or turns it; taken before that one."""
         self._copies = 0
         self._closing = False
         self._wake = threading.Event()
@@ -90,6 +117,7 @@ class Ledger:
         if self.failure is not None:
             raise self.failure
         self._tail.reserve(self.pending_bytes + size + _EVENT_BYTES)
+        self._note_border()
         self._look_for_room()
 
     def behind(self, size: int) -> bool:
@@ -109,35 +137,69 @@ class Ledger:
         self.pending_bytes += _EVENT_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         self.upcoming = place + 1
 
-    def write(self) -> int:
-        """Write what is pending to the tail; the index up to which everything is written."""
+    def emit_series(self, series: Series) -> None:
+        """`emit` for many at once, none of them for memory only."""
+        self._fold_series(series)
+        self._pending.append(series)
+        self._pending_series += 1
+        self.pending_bytes += _EVENT_BYTES * series.count + series.bytes
+        self.upcoming += series.count
+
+    def write(self, apart: bool = False) -> int:
+        """Write what is pending to the tail; the index up to which everything is written.
+
+        `apart`, the engine's lock is let go of meanwhile, for who has `_writing`: see `write_apart`.
+        """
         if self._pending:
-            events, tail = self._pending, self._tail
-            count = len(events)
+            queued, series, size = self._pending, self._pending_series, self.pending_bytes
+            count, begin, end, tail = len(queued), self._written, self.upcoming, self._tail
             try:
-                payload = self._encode(events)
+                payload = self._encode(flat(queued) if series else queued)
                 if len(payload) > self.free:
                     tail.reserve(len(payload))
                     self._look_for_room()
-                self.free -= tail.write(payload, self.upcoming - count, count, self._durable)
-                self._pending, self.pending_bytes = [], 0
+                if apart:
+                    self.lock.release()
+                try:
+                    written = tail.write(payload, begin, end - begin, self._durable)
+                finally:
+                    if apart:
+                        self.lock.acquire()
             except Retryable:
                 raise  # a full disk: they stay pending, and are tried again at the same place
             except Exception as error:  # memory knows more than the disk from here on, whatever it was
                 raise self._broken(error) from error
-            self._unpoured += events
+            self._pending = queued[count:] if apart else []  # what came meanwhile
+            self._unpoured += queued[:count] if self._pending else queued
+            self.free -= written
+            self._pending_series -= series
+            self.pending_bytes -= size
+            self._written = end
+            self._note_border()
             if (
                 tail.bytes > TAIL_BYTES // 2 and not self._wake.is_set()
             ):  # to set it again takes a microsecond
                 self._wake.set()
-        return self.upcoming
+        return self._written
 
     # --- without it
 
     @property
     def settled(self) -> int:
         """Every event below it is as safe as the settings say."""
-        return self._durable if self.syncs else self.upcoming
+        return max(self._durable, self._poured_safe) if self.syncs else self.upcoming
+
+    def write_apart(self) -> tuple[int, list[tuple[int, int]]]:
+        """`write`, with the engine's lock only before and after it: to write lets go of Python's lock, and
+        every thread that got that meanwhile would run as far as to the engine's lock, and sleep.
+
+        How far everything is written, and what of the tail is not synced.
+        """
+        if not self.syncs:  # whoever does something then writes it at once, with the engine's lock
+            with self.lock:
+                return self.write(), self._tail.unsynced()
+        with self._writing, self.lock:
+            return self.write(apart=True), self._tail.unsynced()
 
     def settle(self, ticket: int) -> None:
         """Return when every event below `ticket` is on the disk."""
@@ -147,17 +209,18 @@ class Ledger:
         """Everything that is in the tail goes into the log, and the tail is empty."""
         with self._pouring:
             self._append_turned()
-            with self.lock:
+            with self._writing, self.lock:
                 self.write()
                 if not self._unpoured:
                     return
-                unsynced = self._tail.unsynced()
+                reached, unsynced = self.upcoming, self._tail.unsynced()
                 self._turned, self._unpoured = self._unpoured, []
                 self._turned_bytes = self._tail.bytes
                 self._tail.turn()
                 self._look_for_room()
             if self._settings.durability != "os":  # without the lock: others write to the other file
                 self._sync(unsynced)
+                self._poured_safe = reached
             self._append_turned()
 
     @contextmanager
@@ -187,25 +250,21 @@ class Ledger:
 
     def _append_turned(self) -> None:
         """What is in the file that had its turn goes into the log; until then the file may not be used."""
-        while self._turned:
-            count, size = 0, 0
-            if len(self._turned) <= _BATCH_EVENTS and self._turned_bytes <= _BATCH_BYTES:
-                count = len(self._turned)
-            while count < min(len(self._turned), _BATCH_EVENTS) and size < _BATCH_BYTES:
-                event = self._turned[count]
-                size += len(event.value or b"") + len(event.key or b"")
-                count += 1
-            parts = [to_batch(self._turned[begin:end]) for begin, end in pieces(count)]
-            self._log.append(pa.concat_batches(parts))
-            del self._turned[:count]
+        if self._turned:
+            self._rest = table_of(self._turned, self._turned_bytes)
+            self._turned = []
+        while self._rest.num_rows:
+            self._rest = append_some(self._log, self._rest, self._borders)
+        if self._borders:
+            with self.lock:
+                del self._borders[: bisect_right(self._borders, self._log.next_index)]
         self._log.sync(force=self._settings.durability != "os")
         self.poured = self._log.next_index
 
     def _write_and_sync(self) -> int:
-        with self.lock:
-            if self.failure is not None:
-                raise self.failure
-            ticket, unsynced = self.write(), self._tail.unsynced()
+        if self.failure is not None:
+            raise self.failure
+        ticket, unsynced = self.write_apart()
         self._sync(unsynced)
         if self.failure is not None:  # a sync beside this one failed: that this one did not proves nothing
             raise self.failure
@@ -226,6 +285,12 @@ class Ledger:
     def _look_for_room(self) -> None:
         tail = self._tail
         self.free = min(tail.room, _BEHIND_BYTES - tail.bytes) - _EVENT_BYTES
+        if self._container_bytes is not None:  # so that `admit` is asked before it is more than one holds
+            self.free = min(self.free, self.pending_bytes + self._container_bytes // 4)
+
+    def _note_border(self) -> None:
+        if self._container_bytes is not None:
+            self._borders.append(self.upcoming)
 
     def _run(self) -> None:
         interval = self._settings.durability == "interval"
@@ -260,7 +325,6 @@ class Ledger:
             self._broken(error)
 
     def _sync_interval(self) -> None:
-        with self.lock:
-            reached, unsynced = self.write(), self._tail.unsynced()
+        reached, unsynced = self.write_apart()
         self._sync(unsynced)
         self._durable = max(self._durable, reached)

@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from headrace.journal.copy import check_whole
 from headrace.journal.engine import LOG_DIRECTORY, Engine, settings_of
-from headrace.journal.events import Event, to_batch
+from headrace.journal.events import Event, Kind, brief
 from headrace.journal.ledger import Ledger
+from headrace.journal.pouring import table_of
 from headrace.journal.replay import STATE, events_of, replay
 from headrace.journal.rows import JobRow, ValueRow
 from headrace.journal.settings import JournalSettings
@@ -38,12 +39,12 @@ _ALL = 1 << 62
 
 def read_state(path: Path, clock: Clock | None = None) -> State:
     """The state of the journal in that directory, with all values in memory."""
-    disk = Disk()
+    disk, now = Disk(), (clock or SystemClock()).now_us()
     for left in reversed(range(_TRIES)):
         with Log.open(path / LOG_DIRECTORY, read_only=True) as log:
             check_whole(disk, log.path, log.meta)
             settings = replace(settings_of(log), memory_bytes=_ALL)
-            state = State(settings, (clock or SystemClock()).now_us())
+            state = State(settings, now)
             try:
                 start = max(read_positions(disk, log.path).get(STATE, 0), log.first_index)
                 end = replay(log, start, state)
@@ -53,6 +54,7 @@ def read_state(path: Path, clock: Clock | None = None) -> State:
                 if not left:
                     raise
                 continue
+        _end_lives(state, now)
         return state
     raise AssertionError
 
@@ -66,8 +68,9 @@ def read_events(path: Path) -> Iterator[tuple[int, pa.RecordBatch]]:
             yield batch.base_index, batch.records
             end = batch.next_index
         events = [event for _place, event in _tail_events(disk, path, log, end)]
-        if events:
-            yield end, to_batch(events)
+        for batch in table_of(events, sum(len(event.value or b"") for event in events)).to_batches():
+            yield end, batch
+            end += batch.num_rows
 
 
 class ReadValues(ValueVerbs):
@@ -83,6 +86,7 @@ class _Still:
     def __init__(self, path: Path) -> None:
         self.state = read_state(path)
         self.settings = JournalSettings()
+        self.value_bytes = self.settings.value_bytes
         self._path = path
         self.values = ValueOperations(
             self.state.values,
@@ -90,7 +94,7 @@ class _Still:
             self.settings,
             cast(Ledger, self),
             self.read,
-            lambda key, kind: None,
+            lambda key, kind, logged: None,
         )
 
     def do(self, operation: Callable[[int], T], size: int = 0) -> T:
@@ -101,6 +105,14 @@ class _Still:
 
     def read(self, row: JobRow | ValueRow) -> bytes:
         return row.value or b""
+
+
+def _end_lives(state: State, now: int) -> None:
+    """What is over by now is not there, though nobody has said so yet: whoever works with it next does."""
+    state.values.expire(now)
+    rows = (*state.jobs.pending.values(), *state.jobs.leased.values())
+    for row in [row for row in rows if row.expires is not None and row.expires <= now and row.lease <= now]:
+        state.apply(brief(Kind.DROP, now, row.id, row.resource), row.place)
 
 
 def _tail_events(disk: Disk, path: Path, log: Log, end: int) -> Iterator[tuple[int, Event]]:

@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 
 from headrace.journal.collection import without_collection
 from headrace.journal.columns import column_of
-from headrace.journal.events import Event, Kind, from_batch, to_batch
+from headrace.journal.events import Event, Kind, from_batch
+from headrace.journal.pouring import append_some, table_of
 from headrace.journal.state import State
+from headrace.journal.value import Type
 from headrace.kernel.errors import Damaged
 from headrace.log.disk import Disk
 from headrace.log.log import Log
@@ -24,26 +26,39 @@ from headrace.log.tail import Record, read_tail
 
 STATE = "state"
 """The position of a journal's log at which replay begins: no event before it counts."""
+_TYPE_MAX = 127
 _EVENTS = msgspec.msgpack.Decoder(list[Event])
 
 
 def drain_tail(disk: Disk, directory: Path, log: Log) -> int:
-    """Append to the log what only the tail has; how many events that was."""
-    count = 0
-    for record in read_tail(disk, directory, log.meta.salt, log.next_index):
-        events = events_of(record, directory)[log.next_index - record.index :]
-        log.append(to_batch(events))
-        count += len(events)
-    if count:
+    """Append to the log what only the tail has, as one pour would have; how many events that was."""
+    base, size = log.next_index, 0
+    events: list[Event] = []
+    borders: list[int] = []
+    for record in read_tail(disk, directory, log.meta.salt, base):
+        events += events_of(record, directory)[max(0, base - record.index) :]
+        borders.append(record.next_index)
+        size += len(record.payload)
+    rest = table_of(events, size)
+    while rest.num_rows:
+        rest = append_some(log, rest, borders)
+    if events:
         log.sync(force=True)
-    return count
+    return len(events)
 
 
 def events_of(record: Record, directory: Path) -> list[Event]:
     try:
-        return _EVENTS.decode(record.payload)
+        return list(map(_in_bounds, _EVENTS.decode(record.payload)))
     except msgspec.MsgspecError as error:
         raise Damaged(f"{directory}: its tail has a record that cannot be read ({error})") from error
+
+
+def _in_bounds(event: Event) -> Event:
+    """Servers once took any byte for a type, and the log's column has none above 127: such a value is read as
+    its bytes, whatever its type says.
+    """
+    return event if event.type is None or event.type <= _TYPE_MAX else event._replace(type=Type.BUFFER)
 
 
 def replay(log: Log, start: int, state: State) -> int:

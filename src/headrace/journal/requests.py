@@ -63,6 +63,8 @@ class Done(Asked):
 class DoneBatch(Asked):
     verb = "done_batch"
     ids: list[int]
+    lease_until_us: int | list[int] | None = None
+    """The proof: of all of them, or of each."""
 
 
 class Fail(Asked):
@@ -91,8 +93,8 @@ class Redrive(Asked):
 
 class RedriveAs(Asked):
     verb = "redrive_as"
-    jobs: list[tuple[int, Text, Spelled, int]]
-    """Id, resource, value, priority."""
+    jobs: list[tuple[int, Text | None, Spelled, int]]
+    """Id, resource (None: its own), value, priority."""
 
 
 # --- values

@@ -65,6 +65,10 @@ class Residents:
             self.volatile_bytes -= self._volatile.pop(row, 0)
         row.value = None
 
+    def size_of(self, row: Row) -> int:
+        """Bytes of its value, in memory or not."""
+        return row.size if row.value is not None else self._sizes.get(row, 0)
+
     def replaced(self, row: Row, new: Row) -> None:
         """`new` has the value that `row` had."""
         for sizes in (self._sizes, self._volatile):

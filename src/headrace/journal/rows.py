@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import IntEnum
 from sys import intern
 
+import msgspec
+
 from headrace.journal.events import Event
 
 
@@ -19,58 +21,49 @@ class Where(IntEnum):
     """Pending, but its resource is being worked on: it waits until that is over."""
 
 
-class JobRow:
-    __slots__ = (
-        "attempts",
-        "domain",
-        "due",
-        "expires",
-        "id",
-        "lease",
-        "place",
-        "priority",
-        "resource",
-        "stamp",
-        "type",
-        "value",
-        "where",
-    )
+class JobRow(msgspec.Struct, gc=False, eq=False):
+    """A Struct, because C makes it, many of them in one call; and it holds nothing that could refer to it."""
 
-    lease: int
-    """When it ends; for a dead job when it died."""
-    where: int
+    id: int
+    """Index of the event that made it; negative, and not in the log at all, if it is volatile."""
+    resource: bytes
+    domain: str
+    priority: int
+    due: int
+    stamp: int
+    place: int
+    """Index of the last complete event."""
+    type: int
     value: bytes | None
     """The payload; None while it is on the disk only, at `place`."""
+    expires: int | None = None
+    attempts: int = 0
+    lease: int = 0
+    """When it ends; for a dead job when it died."""
+    where: int = int(Where.GONE)
 
-    # No __init__: a row is made for every job, and `fill` says all but these three.
-
-    def fill(self, event: Event, place: int) -> None:
-        """What a complete event says, except for the payload."""
+    @classmethod
+    def of(cls, event: Event, place: int) -> JobRow:
+        """What a complete event says, except for the payload; it is nowhere yet."""
         _, _, id_, key, _, domain, priority, due, _, expires, stamp, attempts, kind, _, _, _ = event
         assert id_ is not None
         assert key is not None
-        self.id = id_
-        """Index of the event that made it; negative, and not in the log at all, if it is volatile."""
-        self.resource = key
-        self.domain = intern(domain or "")
-        self.priority = priority or 0
-        self.due = due or 0
-        self.stamp = due or 0 if stamp == due else stamp or 0  # one number in memory, not two that are equal
-        self.expires = expires
-        self.attempts = attempts or 0
-        self.type = kind or 0
-        self.place = id_ if place == id_ else place
-        """Index of the last complete event."""
+        due = due or 0
+        if stamp == due:
+            stamp = due  # one number in memory, not two that are equal
+        if place == id_:
+            place = id_
+        name, rank, tries = intern(domain or ""), priority or 0, attempts or 0
+        return cls(id_, key, name, rank, due, stamp or 0, place, kind or 0, b"", expires, tries)
+
+    def said_again(self, new: JobRow) -> None:
+        """Everything that a complete event says, and that `of` made `new` of."""
+        for name in _SAID:
+            setattr(self, name, getattr(new, name))
 
     def __lt__(self, other: JobRow) -> bool:
         """Heaps ask this only of two rows of one job, equal in all that counts: either may go first."""
         return False
-
-    def copy(self) -> JobRow:
-        new = JobRow.__new__(JobRow)
-        for name in JobRow.__slots__:
-            setattr(new, name, getattr(self, name))
-        return new
 
     @property
     def size(self) -> int:
@@ -79,6 +72,9 @@ class JobRow:
     @property
     def volatile(self) -> bool:
         return self.id < 0
+
+
+_SAID = ("id", "resource", "domain", "priority", "due", "stamp", "place", "type", "expires", "attempts")
 
 
 class ValueRow:

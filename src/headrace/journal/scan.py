@@ -47,7 +47,9 @@ def read_page(table: ValueTable, wanted: Cursor, count: int = PAGE, budget_bytes
     """At most `count` values, and about `budget_bytes` of them, in the order of their keys."""
     count = min(count or PAGE_MAX, PAGE_MAX)
     found: list[tuple[bytes, ValueRow]] = []
-    low, inclusive = (max(wanted.low, FIRST_KEY), True) if wanted.after is None else (wanted.after, False)
+    low, inclusive = (wanted.low, True) if wanted.after is None else (wanted.after, False)
+    if low < FIRST_KEY:  # a cursor comes from outside: whoever made it up sees no more than others
+        low, inclusive = FIRST_KEY, True
     keys = table.by_key.irange(low, wanted.high, (inclusive, True))
     size = looked = 0
     while looked_at := list(islice(keys, _LOOK_AT if wanted.pattern is not None else count + 1)):
@@ -56,7 +58,7 @@ def read_page(table: ValueTable, wanted: Cursor, count: int = PAGE, budget_bytes
                 return Page(found, encode_cursor(wanted, found[-1][0]))
             row = table.by_key[key]
             found.append((key, row))
-            size += len(key) + row.size
+            size += len(key) + table.size_of(row)
         looked += len(looked_at)
         if wanted.pattern is not None and looked >= _LOOK_AT_MOST:
             return Page(found, encode_cursor(wanted, looked_at[-1]))
@@ -64,7 +66,8 @@ def read_page(table: ValueTable, wanted: Cursor, count: int = PAGE, budget_bytes
 
 
 def encode_cursor(wanted: Cursor, after: bytes) -> bytes:
-    return msgspec.msgpack.encode(Cursor(after, wanted.low, wanted.high, wanted.pattern))
+    """Without its lower end, which says no more than `after`: keys may be long, and a cursor has to fit."""
+    return msgspec.msgpack.encode(Cursor(after, b"", wanted.high, wanted.pattern))
 
 
 def decode_cursor(raw: bytes) -> Cursor:

@@ -1,9 +1,8 @@
 """The schedule: which pending job is next.
 
-Jobs that are due stand in *lanes*, one for each domain and priority, by due time. Nearly all come in that
-order, so a lane is a queue, and a job costs it 8 bytes and no comparison; the few that come late (they had to
-wait for their time) go to a heap beside it. Jobs due later, and leases that will end, *wait* in a heap by
-time, one for each domain. Two heaps of heads tell which domain is next, for those who ask for any.
+Jobs that are due stand in *lanes*, one for each domain and priority, by due time; one costs its lane 8 bytes
+and no comparison. Jobs due later, and leases that will end, *wait* in a heap by time, one for each domain.
+Two heaps of heads tell which domain is next, for those who ask for any.
 
     put ----> waiting --(time comes)--> lane --(taken)--> waiting, for the end of its lease
        \\_______ due already ___________^
@@ -20,63 +19,25 @@ has replaced is thrown away then.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sized
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
+from itertools import repeat
 
+from headrace.journal.lane import Lane, Waiting, grew_over_a_power, worth_a_look
 from headrace.journal.rows import JobRow, Where
 
-_Waiting = tuple[int, int, JobRow]
 _Rank = tuple[int, int, int]
 """Priority, due time and id: what jobs are served by."""
 _NEVER = 1 << 63
 _PENDING, _LEASED, _BESIDE = int(Where.PENDING), int(Where.LEASED), int(Where.BESIDE)
 
 
-class _Lane:
-    """Ready jobs of one domain and priority."""
-
-    __slots__ = ("late", "queue")
-
-    def __init__(self) -> None:
-        self.queue: deque[JobRow] = deque()
-        self.late: list[_Waiting] = []
-
-    def add(self, row: JobRow) -> None:
-        queue = self.queue
-        if queue:
-            last = queue[-1]
-            if row.due <= last.due and (row.due, row.id) < (last.due, last.id):
-                heappush(self.late, (row.due, row.id, row))
-                return
-        queue.append(row)
-        size = len(queue)
-        if (
-            not size & (size - 1)
-            and worth_a_look(queue)
-            and 2 * sum(each.where == _PENDING for each in queue) < len(queue)
-        ):
-            self.queue = deque(each for each in queue if each.where == _PENDING)
-
-    def first(self) -> JobRow | None:
-        queue, late = self.queue, self.late
-        while queue and queue[0].where != _PENDING:
-            queue.popleft()
-        if not late:
-            return queue[0] if queue else None
-        while late and not (late[0][2].where == _PENDING and late[0][2].due == late[0][0]):
-            heappop(late)
-        if not late:
-            return queue[0] if queue else None
-        row = late[0][2]
-        return row if not queue or (row.due, row.id) < (queue[0].due, queue[0].id) else queue[0]
-
-
 class _Domain:
     __slots__ = ("lanes", "ready_head", "waiting", "waiting_head")
 
     def __init__(self) -> None:
-        self.lanes: dict[int, _Lane] = {}
-        self.waiting: list[_Waiting] = []
+        self.lanes: dict[int, Lane] = {}
+        self.waiting: list[Waiting] = []
         self.ready_head: _Rank | None = None
         self.waiting_head: int | None = None
 
@@ -86,7 +47,7 @@ class Schedule:
         self._domains: dict[str, _Domain] = {}
         self._ready_heads: list[tuple[_Rank, str]] = []
         self._waiting_heads: list[tuple[int, str]] = []
-        self._lives: list[_Waiting] = []
+        self._lives: list[Waiting] = []
         """When pending jobs expire, of all domains."""
         self.soonest = _NEVER
         """Nothing becomes due, and no lease or life ends, before that time."""
@@ -102,15 +63,24 @@ class Schedule:
         domain = self._domains.get(name) or self._domain(name)
         lane = domain.lanes.get(priority)
         if lane is None:
-            lane = domain.lanes[priority] = _Lane()
+            lane = domain.lanes[priority] = Lane()
         lane.add(row)
         head = domain.ready_head
-        if head is None or (priority, due, row.id) < head:
-            domain.ready_head = head = (priority, due, row.id)
-            heappush(self._ready_heads, (head, name))
-            self._few_heads()
-        if name not in self._turns:
-            self._turns[name] = None
+        if head is None or (priority, due, row.id) < head or name not in self._turns:
+            self._head_of_ready(domain, row)
+
+    def add_series(self, rows: Sequence[JobRow], now: int) -> None:
+        """Pending jobs of one domain, priority and due time, the oldest first."""
+        first = rows[0]
+        if first.due > now:
+            self.wait_series(rows, first.due)
+            return
+        domain = self._domain(first.domain)
+        lane = domain.lanes.get(first.priority)
+        if lane is None:
+            lane = domain.lanes[first.priority] = Lane()
+        lane.extend(rows)
+        self._head_of_ready(domain, first)
 
     def add_life(self, row: JobRow) -> None:
         """A pending job that expires, whether it is in the schedule or waits beside another."""
@@ -165,6 +135,13 @@ class Schedule:
             del self._domains[name]
         return None
 
+    def front(self, name: str, count: int) -> list[JobRow]:
+        """The jobs of that domain that are next, of one lane: as many of `count` as are known to follow one
+        another; none only if there is none.
+        """
+        first = self.first(name)
+        return [] if first is None else self._domains[name].lanes[first.priority].front(count)
+
     def leave(self, row: JobRow) -> None:
         """A job that is taken leaves its lane, if it is the first there, as it is when somebody asked for
         the next one. In a replay it may be anywhere; then it stays until it comes to the front.
@@ -178,6 +155,15 @@ class Schedule:
             queue.popleft()
         elif lane.late and lane.late[0][2] is row:
             heappop(lane.late)
+
+    def leave_series(self, rows: Sequence[JobRow]) -> None:
+        """`leave` for those that `front` gave."""
+        queue = self._domains[rows[0].domain].lanes[rows[0].priority].queue
+        if queue[0] is rows[0]:
+            for _ in rows:
+                queue.popleft()
+        else:
+            self.leave(rows[0])
 
     def first_of_any(self) -> JobRow | None:
         """By priority, then due time, then age, over all domains."""
@@ -236,11 +222,39 @@ class Schedule:
             self._head_of_waiting(domain, time, row.domain)
             self._few_heads()
         size = len(waiting)
-        if not size & (size - 1) and worth_a_look(waiting) and 2 * sum(map(_agrees, waiting)) < len(waiting):
-            domain.waiting = [entry for entry in waiting if _agrees(entry)]
-            heapify(domain.waiting)
+        if not size & (size - 1) and worth_a_look(waiting):
+            self._drop_stale(domain)
+
+    def wait_series(self, rows: Sequence[JobRow], time: int) -> None:
+        """`wait` for rows of one domain."""
+        name = rows[0].domain
+        domain = self._domain(name)
+        waiting, head, before = domain.waiting, domain.waiting_head, len(domain.waiting)
+        entries = zip(repeat(time), [row.id for row in rows], rows)
+        deque(map(heappush, repeat(waiting), entries), 0)
+        if head is None or time < head:
+            self._head_of_waiting(domain, time, name)
+            self._few_heads()
+        if grew_over_a_power(before, len(waiting)):
+            self._drop_stale(domain)
 
     # --- inside
+
+    def _head_of_ready(self, domain: _Domain, row: JobRow) -> None:
+        head, name = domain.ready_head, row.domain
+        rank = (row.priority, row.due, row.id)
+        if head is None or rank < head:
+            domain.ready_head = rank
+            heappush(self._ready_heads, (rank, name))
+            self._few_heads()
+        if name not in self._turns:
+            self._turns[name] = None
+
+    def _drop_stale(self, domain: _Domain) -> None:
+        waiting = domain.waiting
+        if 2 * sum(map(_agrees, waiting)) < len(waiting):
+            domain.waiting = [entry for entry in waiting if _agrees(entry)]
+            heapify(domain.waiting)
 
     def _head_of_waiting(self, domain: _Domain, time: int, name: str) -> None:
         domain.waiting_head = time
@@ -274,21 +288,15 @@ def _first_time(domain: _Domain) -> int | None:
     return waiting[0][0] if waiting else None
 
 
-def _agrees(entry: _Waiting) -> bool:
+def _agrees(entry: Waiting) -> bool:
     time, _id, row = entry
     if row.where == _LEASED:
         return row.lease == time
     return row.where == _PENDING and row.due == time
 
 
-def _lives(entry: _Waiting) -> bool:
+def _lives(entry: Waiting) -> bool:
     return entry[2].where in (_PENDING, _BESIDE) and entry[2].expires == entry[0]
-
-
-def worth_a_look(heap: Sized) -> bool:
-    """Whether to count what is stale: at each power of two, so that counting costs next to nothing."""
-    size = len(heap)
-    return size > 64 and size & (size - 1) == 0
 
 
 def _rank(row: JobRow) -> _Rank:

@@ -9,8 +9,11 @@ import msgspec
 from headrace.journal.errors import BadRequest
 from headrace.kernel.backoff import Backoff
 from headrace.kernel.durations import microseconds
+from headrace.kernel.limits import BATCH_BYTES_MAX
 from headrace.log.settings import Containers, Durability
 
+VALUE_BYTES_MAX = BATCH_BYTES_MAX - (2 << 20)
+"""A value with its keys and its domain fits one frame of the log."""
 DAY_US = 24 * 3600 * 1_000_000
 MIB = 1 << 20
 
@@ -38,7 +41,7 @@ class JournalSettings:
     volatile_bytes: int = 64 * MIB
     """Values that are in memory only are refused beyond this."""
     value_bytes: int = 64 * MIB
-    """The largest value."""
+    """The largest value; where there are containers, half of one at most."""
     keep_deleted: str | float = "24h"
     """How long a deleted key remembers when, to refuse writes that are older."""
     containers: Containers | None = None
@@ -62,6 +65,8 @@ class JournalSettings:
         for name in ("sync_interval_ms", "memory_bytes", "volatile_bytes", "value_bytes"):
             if not getattr(self, name) > 0:
                 raise BadRequest(f"{name} must be a positive number, not {getattr(self, name)!r}")
+        if self.value_bytes > VALUE_BYTES_MAX:
+            raise BadRequest(f"value_bytes is {VALUE_BYTES_MAX} at most, not {self.value_bytes}")
         if microseconds(self.lease) <= 0:
             raise BadRequest(f"a lease must last some time, not {self.lease!r}")
         microseconds(self.keep_deleted)

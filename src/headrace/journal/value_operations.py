@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headrace.journal.checks import RESERVED
+from headrace.journal.checks import RESERVED, new_size
 from headrace.journal.errors import BadRequest, KeyTaken, Locked, MemoryFull, NoSuchKey
 from headrace.journal.events import Event, Kind
 from headrace.journal.ledger import Ledger
@@ -18,14 +18,15 @@ from headrace.journal.settings import JournalSettings
 from headrace.journal.value import Type, added, flipped
 from headrace.journal.values import ValueTable
 
-Change = Callable[[bytes, int], None]
+Change = Callable[[bytes, int, bool], None]
 
 
 class NewValue(NamedTuple):
     key: bytes
     type: int
     value: bytes
-    stamp: int
+    stamp: int | None
+    """None: now, and later than what is there, whatever the clock says."""
     expires: int | None = None
     ttl: int | None = None
     persist: bool = True
@@ -33,7 +34,7 @@ class NewValue(NamedTuple):
 
 
 class ValueOperations:
-    """`changed` is told of each key that changes, with its new type."""
+    """`changed` is told of each key that changes, with its new type, and whether an event says so."""
 
     def __init__(
         self,
@@ -55,12 +56,17 @@ class ValueOperations:
         """Values whose time is over."""
         for row in self._table.expire(now):
             for key in row.keys:
-                self._changed(key, 0)
+                self._changed(key, 0, False)
 
     def find(self, now: int, key: bytes) -> ValueRow | None:
         self.tick(now)
         row: ValueRow | None = self._table.by_key.get(key)
         return row
+
+    def size_of(self, key: bytes) -> int:
+        """Bytes of the value under a key, for who announces that it will be written again."""
+        row = self._table.by_key.get(key)
+        return 0 if row is None else self._table.size_of(row)
 
     def existing(self, now: int, key: bytes) -> ValueRow:
         row = self.find(now, key)
@@ -75,6 +81,9 @@ class ValueOperations:
             raise KeyTaken(f"there is a value under {_said(new.key)} already")
         self._check_lock(now, row, new.key, owner)
         known = self._table.deleted.get(new.key)
+        if new.stamp is None:
+            new = new._replace(stamp=max(now, row.stamp if row else 0, known.stamp if known else 0))
+        assert new.stamp is not None
         if (row is not None and new.stamp < row.stamp) or (known is not None and new.stamp < known.stamp):
             return False
         if not new.persist:
@@ -119,13 +128,18 @@ class ValueOperations:
         if wanted is not None and (expires is not None or row.expires is None or wanted > row.expires):
             self._emit(Event(Kind.TOUCH, now, key=key, expires=wanted), row.volatile)
 
-    def delete(self, now: int, key: bytes, stamp: int, *, erase: bool = False, owner: object = None) -> bool:
-        """Delete the value with all its keys. False if it was written later than `stamp` says.
+    def delete(
+        self, now: int, key: bytes, stamp: int | None, *, erase: bool = False, owner: object = None
+    ) -> bool:
+        """Delete the value with all its keys. False if it was written later than `stamp` says. None: it is
+        deleted now, whatever the clock said when it was written.
 
         A key that is not there remembers the deletion all the same; then NoSuchKey.
         """
         row = self.find(now, key)
         self._check_lock(now, row, key, owner)
+        if stamp is None:
+            stamp = max(now, row.stamp) if row is not None else now
         if row is not None and stamp < row.stamp:
             return False
         for each in list(row.keys) if row is not None else [key]:
@@ -134,25 +148,35 @@ class ValueOperations:
                 self._emit(Event(Kind.ERASE, now, key=each))
             elif known is None or known.stamp < stamp:
                 self._emit(Event(Kind.DELETE, now, key=each, stamp=stamp))
-            self._changed(each, 0)
+            self._changed(each, 0, True)
         if row is None:
             raise NoSuchKey(f"there is no value under {_said(key)}")
         return True
 
-    def add(self, now: int, key: bytes, type: int, delta: bytes, owner: object = None) -> tuple[int, bytes]:  # noqa: A002
+    # Of what follows, `stamp` is when whoever asks for it says that it was; None: now.
+
+    def add(
+        self,
+        now: int,
+        key: bytes,
+        number: tuple[int, bytes],
+        owner: object = None,
+        stamp: int | None = None,
+    ) -> tuple[int, bytes]:
         """Add to a number: its type and new bytes."""
         row = self._to_change(now, key, owner)
-        return self._rewrite(now, row, key, added(row.type, self._read(row), type, delta))
+        return self._rewrite(now, row, key, added(row.type, self._read(row), *number), stamp)
 
-    def flip(self, now: int, key: bytes, owner: object = None) -> tuple[int, bytes]:
+    def flip(self, now: int, key: bytes, owner: object = None, stamp: int | None = None) -> tuple[int, bytes]:
         row = self._to_change(now, key, owner)
-        return self._rewrite(now, row, key, flipped(row.type, self._read(row)))
+        return self._rewrite(now, row, key, flipped(row.type, self._read(row)), stamp)
 
-    def resize(self, now: int, key: bytes, size: int, owner: object = None) -> tuple[int, bytes]:
+    def resize(
+        self, now: int, key: bytes, size: int, owner: object = None, stamp: int | None = None
+    ) -> tuple[int, bytes]:
         row = self._to_change(now, key, owner)
-        if not 0 <= size <= self._settings.value_bytes:
-            raise BadRequest(f"a value has 0 to {self._settings.value_bytes} bytes, not {size}")
-        return self._rewrite(now, row, key, self._read(row)[:size].ljust(size, b"\0"))
+        new_size(size, self._settings.value_bytes)
+        return self._rewrite(now, row, key, self._read(row)[:size].ljust(size, b"\0"), stamp)
 
     def lock(self, now: int, key: bytes, owner: object, until: int) -> None:
         """Nobody else changes the value until then. Locks are kept in memory only."""
@@ -165,23 +189,31 @@ class ValueOperations:
         row = self._to_change(now, key, owner)
         row.lock_owner, row.lock_until = None, 0
 
-    def rename(self, now: int, key: bytes, other: bytes, owner: object = None) -> None:
-        """The value is under `other` from now on instead of `key`; its further keys stay."""
+    def rename(
+        self, now: int, key: bytes, other: bytes, owner: object = None, stamp: int | None = None
+    ) -> None:
+        """The value is under `other` from now on instead of `key`; its further keys stay.
+
+        With a stamp, `key` remembers it as if it was deleted then: older writes may come late.
+        """
         row = self._to_change(now, key, owner)
         if key == other:
             return
         self._free(now, other)
         self._write(now, None, _again(row, other, self._read(row)), created=row.created)
         self._restore(now, row, other, key)
-        self._emit(Event(Kind.ERASE, now, key=key), row.volatile)
-        self._changed(key, 0)
+        if stamp is None:
+            self._emit(Event(Kind.ERASE, now, key=key), row.volatile)
+        else:
+            self._emit(Event(Kind.DELETE, now, key=key, stamp=max(stamp, row.stamp)))
+        self._changed(key, 0, stamp is not None or not row.volatile)
 
     def link(self, now: int, key: bytes, other: bytes, owner: object = None) -> None:
         """One more key for a value."""
         row = self._to_change(now, key, owner)
         self._free(now, other)
         self._emit(Event(Kind.LINK, now, key=key, other=other), row.volatile)
-        self._changed(other, row.type)
+        self._changed(other, row.type, not row.volatile)
 
     # --- inside
 
@@ -203,7 +235,7 @@ class ValueOperations:
         if row is not None and (len(row.keys) > 1 or row.lease > now):
             self._restore(now, row, new.key)  # or a sweep that is past the first saying would forget it
         for key in row.keys if row is not None else (new.key,):
-            self._changed(key, new.type)
+            self._changed(key, new.type, new.persist)
 
     def _convert(self, now: int, row: ValueRow, new: NewValue) -> None:
         """A value that was in memory only is to be persisted, or the other way round, with all its keys."""
@@ -211,8 +243,11 @@ class ValueOperations:
             self._write(now, row, new)
         else:  # the log must not bring the old one back
             self._emit(Event(Kind.ERASE, now, key=new.key))
+            others = [key for key in row.keys if key != new.key]
             self._write(now, None, new, created=row.created)
             self._restore(now, row, new.key)
+            for key in others:
+                self._changed(key, new.type, True)
 
     def _restore(self, now: int, old: ValueRow, key: bytes, without: bytes | None = None) -> None:
         """What `old` was besides its value, the value under `key` is: its other keys, its lease, its lock."""
@@ -226,10 +261,13 @@ class ValueOperations:
             self._emit(Event(Kind.WORK, now, key=key, until=old.lease), row.volatile)
         row.lock_owner, row.lock_until = old.lock_owner, old.lock_until
 
-    def _rewrite(self, now: int, row: ValueRow, key: bytes, value: bytes) -> tuple[int, bytes]:
+    def _rewrite(
+        self, now: int, row: ValueRow, key: bytes, value: bytes, stamp: int | None
+    ) -> tuple[int, bytes]:
         if row.volatile:
             self._check_volatile(row, len(value))
-        self._write(now, row, _again(row, key, value)._replace(stamp=max(now, row.stamp)))
+        latest = max(now if stamp is None else stamp, row.stamp)
+        self._write(now, row, _again(row, key, value)._replace(stamp=latest))
         return row.type, value
 
     def _to_change(self, now: int, key: bytes, owner: object) -> ValueRow:

@@ -39,15 +39,14 @@ class ValueVerbs:
         `timestamp_us` wins, whoever comes last. KeyTaken if there is a value and it is not to `overwrite`.
         """
         raw, (kind, data) = key_bytes(key), encode(value)
-        checks.size(data, self._engine.settings.value_bytes)
+        checks.size(data, self._engine.value_bytes)
         if timestamp_us is not None:
             checks.time_us(timestamp_us)
         life = None if ttl is None else microseconds(ttl)
 
         def operation(now: int) -> bool:
-            stamp = now if timestamp_us is None else timestamp_us
             expires = None if life is None else now + life
-            new = NewValue(raw, kind, data, stamp, expires, life, persist, overwrite)
+            new = NewValue(raw, kind, data, timestamp_us, expires, life, persist, overwrite)
             return self._engine.values.set(now, new, owner)
 
         return self._engine.do(operation, len(raw) + len(data))
@@ -70,7 +69,7 @@ class ValueVerbs:
                 self._engine.values.touch(now, raw)
             return value_of(raw, found[0], found[1], now)
 
-        return self._engine.do(operation, len(raw))
+        return self._engine.do(operation, len(raw) if touch or length is not None else 0)
 
     def probe(self, key: str) -> Value | None:
         """What is known of a value, without the value."""
@@ -80,7 +79,7 @@ class ValueVerbs:
             row = self._engine.values.find(now, raw)
             return None if row is None else value_of(raw, row, None, now)
 
-        return self._engine.do(operation)
+        return self._engine.do(operation, 0)
 
     def range(self, low: str = "", high: str | None = None, count: int | None = None) -> Iterator[Value]:
         """The values with keys from `low` to `high`, both included, in the order of the keys."""
@@ -106,15 +105,14 @@ class ValueVerbs:
             checks.time_us(timestamp_us)
 
         def operation(at: int) -> bool:
-            stamp = at if timestamp_us is None else timestamp_us
-            return self._engine.values.delete(at, raw, stamp, erase=now, owner=owner)
+            return self._engine.values.delete(at, raw, timestamp_us, erase=now, owner=owner)
 
         return self._engine.do(operation, len(raw))
 
     def add(self, key: str, number: int | float, *, owner: object = None) -> int | float:
         """Add to a number, all at once; what it is then."""
         raw, delta = key_bytes(key), encode(number)
-        kind, data = self._engine.do(lambda now: self._engine.values.add(now, raw, *delta, owner), len(raw))
+        kind, data = self._engine.do(lambda now: self._engine.values.add(now, raw, delta, owner), len(raw))
         total = decode(kind, data)
         assert isinstance(total, int | float)
         return total
@@ -128,24 +126,25 @@ class ValueVerbs:
     def resize(self, key: str, size: int, *, owner: object = None) -> None:
         """Cut a value to `size` bytes, or fill it up with zero bytes."""
         raw = key_bytes(key)
-        room = len(raw) + checks.count(size, "a size")
-        self._engine.do(lambda now: self._engine.values.resize(now, raw, size, owner), room)
+        checks.new_size(size, self._engine.value_bytes)
+        self._engine.do(
+            lambda now: self._engine.values.resize(now, raw, size, owner), self._room_for(raw, size)
+        )
 
     def lock(self, key: str, owner: object, until: Duration = 60.0) -> None:
         """Nobody but `owner` changes the value for that long. Locked if somebody else has it."""
         raw, length = key_bytes(key), microseconds(until)
-        self._engine.do(lambda now: self._engine.values.lock(now, raw, owner, now + length))
+        self._engine.do(lambda now: self._engine.values.lock(now, raw, owner, now + length), 0)
 
     def unlock(self, key: str, owner: object) -> None:
         raw = key_bytes(key)
-        self._engine.do(lambda now: self._engine.values.unlock(now, raw, owner))
+        self._engine.do(lambda now: self._engine.values.unlock(now, raw, owner), 0)
 
     def rename(self, key: str, other: str, *, owner: object = None) -> None:
         """The value is under `other` from now on, instead of `key`."""
         old, new = key_bytes(key), key_bytes(other)
-        self._engine.do(
-            lambda now: self._engine.values.rename(now, old, new, owner), self._size_of(old) + len(new)
-        )
+        room = self._room_for(old, None) + len(new)
+        self._engine.do(lambda now: self._engine.values.rename(now, old, new, owner), room)
 
     def link(self, key: str, other: str, *, owner: object = None) -> None:
         """One more key for the value under `key`."""
@@ -169,7 +168,7 @@ class ValueVerbs:
         self, cursor: Cursor, count: int = PAGE, budget_bytes: int = 1 << 62
     ) -> tuple[list[Value], Cursor | None]:
         """For servers: up to `count` values, about so many bytes of them; and where the next begin."""
-        return self._engine.do(lambda now: self._page(now, cursor, count, budget_bytes))
+        return self._engine.do(lambda now: self._page(now, cursor, count, budget_bytes), 0)
 
     # --- inside
 
@@ -191,11 +190,14 @@ class ValueVerbs:
         values = [value_of(key, row, self._engine.read(row), now) for key, row in page.rows]
         return values, None if page.cursor is None else decode_cursor(page.cursor)
 
-    def _size_of(self, key: bytes) -> int:
-        row = self._engine.state.values.by_key.get(key)
-        return len(key) + (
-            self._engine.settings.value_bytes if row is None or row.value is None else row.size
-        )
+    def _room_for(self, key: bytes, size: int | None) -> int:
+        """What saying the value again takes, with so many bytes or as it is.
+
+        If it is not there, no more than its key: what will be refused takes nothing from the disk.
+        """
+        if key not in self._engine.state.values.by_key:
+            return len(key)
+        return len(key) + (self._engine.values.size_of(key) if size is None else size)
 
 
 def value_of(key: bytes, row: ValueRow, value: bytes | None, now: int) -> Value:

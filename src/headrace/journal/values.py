@@ -14,9 +14,9 @@ from typing import NamedTuple
 from sortedcontainers import SortedDict
 
 from headrace.journal.events import Event, Kind
+from headrace.journal.lane import worth_a_look
 from headrace.journal.residents import Residents
 from headrace.journal.rows import ValueRow
-from headrace.journal.schedule import worth_a_look
 
 FIRST_KEY = b"\1"
 """Before it are the journal's own keys."""
@@ -56,6 +56,10 @@ class ValueTable:
 
     def rows(self) -> Iterator[tuple[bytes, ValueRow]]:
         yield from self.by_key.items()
+
+    def size_of(self, row: ValueRow) -> int:
+        """Bytes of a value, wherever it is."""
+        return self._residents.size_of(row)
 
     def expire(self, now: int) -> list[ValueRow]:
         """Remove the values whose time is over."""

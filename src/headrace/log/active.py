@@ -10,32 +10,25 @@ from headrace.kernel.errors import DiskFailed, DiskFull, HeadraceError
 from headrace.log.disk import BytesLike, Disk, File
 from headrace.log.frame import BATCH, HEADER_BYTES, Header, Kind, encode_frame
 from headrace.log.meta import Meta
+from headrace.log.room import SMALL_BYTES, Room
 from headrace.log.segment_name import ActiveName, FinalName, Listing
 from headrace.log.start import encode_start
 from headrace.log.state import LogState
 from headrace.log.table import BatchTable, encode_ending, ending_bytes
-from headrace.log.view import RESERVED_BYTES
 
 _MARKERS_BYTES = 8 * HEADER_BYTES
 """Room that batches leave free in a container, so that a full ring can still be told to trim."""
 
-_JOINED_BYTES = 16 << 10
-"""So much is joined before it is written: a list of pieces costs more than copying them."""
-
 
 class ActiveSegment:
-    def __init__(
-        self, name: ActiveName, file: File, start_bytes: int, created_us: int, *, reserving: bool
-    ) -> None:
-        """`reserving`: room for small writes is reserved ahead of them."""
+    def __init__(self, name: ActiveName, file: File, start_bytes: int, created_us: int, room: Room) -> None:
         self.name = name
         self.file = file
         self.start_bytes = start_bytes
         self.offset = start_bytes
         self.created_us = created_us
         self.table = BatchTable()
-        self._reserving = reserving
-        self._reserved = 0
+        self._room = room
 
     @property
     def entries(self) -> int:
@@ -66,36 +59,25 @@ class ActiveSegment:
             offset += header.frame_bytes
 
     def _write_or_undo(self, parts: Sequence[BytesLike], size: int) -> None:
-        if self._reserving and size <= _JOINED_BYTES and self.offset + size > self._reserved:
-            self._reserve()
+        self._room.make(self.offset, size)
         try:
-            if size <= _JOINED_BYTES:
+            if size <= SMALL_BYTES:  # a list of pieces costs more than copying them
                 self.file.write_one(b"".join(parts), self.offset)
             else:
                 self.file.write(parts, self.offset)
         except DiskFull as full:
             try:
                 self.file.truncate(self.offset)
-                self._reserved = 0
+                self._room.gone()
             except HeadraceError as error:
                 raise DiskFailed(
                     f"{full}, and the half-written frame stays ({error}): reopen the log"
                 ) from full
             raise
 
-    def _reserve(self) -> None:
-        """Make the file larger ahead of what is written: then a sync need not record its size each time."""
-        try:
-            self.file.allocate(self.offset + RESERVED_BYTES, self.offset)
-            self._reserved = self.offset + RESERVED_BYTES
-        except HeadraceError:
-            self._reserving = False  # it works without; a full disk or a sick one shows by itself
-
     def give_back(self) -> None:
-        """Take off what is reserved. Nobody has it mapped: see `view`."""
-        if self._reserved > self.offset:
-            self.file.truncate(self.offset)
-            self._reserved = 0
+        """Take off the room behind the frames."""
+        self._room.give_back(self.offset)
 
     def write_ending(self, meta: Meta, state: LogState, now_us: int) -> None:
         """Footer and trailer, synced with all that is before them; or a DiskFull and nothing."""
@@ -153,13 +135,8 @@ def prepare_active(disk: Disk, directory: Path, meta: Meta, state: LogState, now
         file.truncate(0)
     file.write([start], 0)
     file.sync()
-    segment = ActiveSegment(name, file, len(start), now_us, reserving=reserves(meta))
+    segment = ActiveSegment(name, file, len(start), now_us, Room(file, meta.settings))
     return Prepared(segment, temporary)
-
-
-def reserves(meta: Meta) -> bool:
-    """Whether it pays to reserve room: for syncs, unless a container has it already."""
-    return meta.settings.durability == "fsync" and meta.settings.containers is None
 
 
 def _standing_head(meta: Meta, state: LogState, now_us: int) -> bytes:

@@ -9,6 +9,7 @@ an error leaves it as it was. After a failure that leaves the disk in doubt noth
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from headrace.kernel.clock import Clock
-from headrace.kernel.errors import Broken, DiskFull, Fenced, HeadraceError, KeyOrder, LogFull
+from headrace.kernel.errors import Broken, Closed, DiskFull, Fenced, HeadraceError, KeyOrder, LogFull
 from headrace.log.active import ActiveSegment
 from headrace.log.disk import Disk, File
 from headrace.log.frame import Kind
@@ -28,7 +29,7 @@ from headrace.log.meta import Meta, save_meta
 from headrace.log.recover import recover
 from headrace.log.replace_active import cut_log, plan_cut
 from headrace.log.retention import removable, remove_trimmed
-from headrace.log.roll import containers_used, must_roll, next_segment
+from headrace.log.roll import must_roll, next_segment, ring_is_full
 from headrace.log.segment_reader import Batch, Head
 from headrace.log.state import Commit, LogState, encode_commit
 
@@ -73,6 +74,8 @@ class Appender:
         self._clock = clock
         self.framing = Framing(meta, state, clock)
         self._held: list[Frames] = []
+        self._syncing = threading.Lock()
+        self._closed = False
         self._mark = Mark.open(disk, directory, write=True)
 
     def begin(self, base_index: int, lost_until: int) -> None:
@@ -190,36 +193,48 @@ class Appender:
         self.write_held()
         if not beyond_limit:
             self._check_room_for_container()
+        self._begin_segment(self.meta, self.framing)
+        self.apply_retention()
+
+    def change_meta(self, meta: Meta) -> None:
+        """Go on with another meta: its schema holds from the next segment, which begins now; or not."""
+        self.check()
+        framing = Framing(meta, self.state, self._clock)
+        self.write_held()
+        self._check_room_for_container()
+        save_meta(self._disk, self._directory, meta)  # first: opening finishes what a crash leaves undone
+        try:
+            self._begin_segment(meta, framing)
+        except DiskFull:
+            with contextlib.suppress(HeadraceError):
+                save_meta(self._disk, self._directory, self.meta)
+            raise
+        with contextlib.suppress(DiskFull):  # it is done; retention has its turn again
+            self.apply_retention()
+
+    def _begin_segment(self, meta: Meta, framing: Framing) -> None:
+        """Go on in a new segment, with this meta; after a DiskFull in the old one, with the old meta."""
         now_us = self._clock.now_us()
         try:
-            self.active = next_segment(self._disk, self.meta, self.state, self.active, now_us, self.check)
+            self.active = next_segment(self._disk, meta, self.state, self.active, now_us, self.check)
         except DiskFull:
             raise
         except HeadraceError as error:
             raise self.fail(error) from error
+        self.meta, self.framing = meta, framing
         self.durable_index = self.state.next_index
         self._durable_head = self.state.head_key
         self.write_mark()
-        self.apply_retention()
-
-    def change_meta(self, meta: Meta) -> None:
-        """Go on with another meta: its schema holds from the next segment, which begins now."""
-        self.check()
-        framing = Framing(meta, self.state, self._clock)
-        save_meta(self._disk, self._directory, meta)  # first: opening finishes what a crash leaves undone
-        self.meta, self.framing = meta, framing
-        self.roll()
 
     def _check_room_for_container(self) -> None:
-        containers = self.meta.settings.containers
-        if containers is None or containers.limit is None:
-            return
-        if containers_used(self._disk, self._directory) >= containers.limit:
+        settings = self.meta.settings
+        if ring_is_full(self._disk, self._directory, settings):
             self.apply_retention()
-        if containers_used(self._disk, self._directory) >= containers.limit:
+        if ring_is_full(self._disk, self._directory, settings):
+            assert settings.containers is not None
             raise LogFull(
-                f"all {containers.limit} containers of {self._directory} hold live entries: trim it, "
-                "or reopen it with a higher limit"
+                f"all {settings.containers.limit} containers of {self._directory} hold live entries: "
+                "trim it, or reopen it with a higher limit"
             )
 
     def apply_retention(self) -> None:
@@ -237,18 +252,22 @@ class Appender:
     # --- durability and the end
 
     def written(self) -> Written:
-        """What a sync that begins now will make durable."""
+        """What a sync that begins now will make durable: all of it, so nothing may be held back."""
+        self.write_held()
         return Written(self.tickets, self.state.next_index, self.state.head_key, self.active.file)
 
     def sync(self, written: Written) -> None:
         """Make `written` durable. Runs beside appends; a segment finalized meanwhile is synced already."""
-        self._sync_file(written.file)
-        self.check()  # acknowledged is only what was synced before anyone took over
-        if written.next_index > self.durable_index:
-            self.durable_index = written.next_index
-        if written.head_key > self._durable_head:
-            self._durable_head = written.head_key
-        self.write_mark()
+        with self._syncing:
+            if self._closed:
+                raise Closed(f"the log {self._directory} was closed before this sync")
+            self._sync_file(written.file)
+            self.check()  # acknowledged is only what was synced before anyone took over
+            if written.next_index > self.durable_index:
+                self.durable_index = written.next_index
+            if written.head_key > self._durable_head:
+                self._durable_head = written.head_key
+            self.write_mark()
 
     def _sync_file(self, file: File) -> None:
         try:
@@ -267,22 +286,16 @@ class Appender:
             cut_log(self._disk, self._directory, self.meta, plan, self.check)
             self.check()
             recovered = recover(self._disk, self._directory, self.meta, self._clock)
-            after = Appender(
-                self._disk,
-                self._directory,
-                self.meta,
-                recovered.state,
-                recovered.active,
-                self._lock,
-                self._clock,
-            )
+            end = recovered.state, recovered.active
+            after = Appender(self._disk, self._directory, self.meta, *end, self._lock, self._clock)
             after.tickets, after.told = self.tickets, self.told
             after.begin(recovered.base_index, recovered.lost_until)
             if recovered.meta.schema != self.meta.schema:
-                after.roll()  # the log was cut in a segment of an older schema
+                after.roll(beyond_limit=True)  # the log was cut in a segment of an older schema
         except HeadraceError as error:
             raise self.fail(error) from error
-        self._mark.close()
+        with self._syncing:
+            self._mark.close()
         return after
 
     def check(self) -> None:
@@ -324,8 +337,11 @@ class Appender:
     def close(self, *, clean: bool) -> None:
         if clean and self.failure is None and self._lock.held:
             with contextlib.suppress(HeadraceError):
+                self.write_held()
                 self.active.give_back()
                 self._mark.write(replace(self.extent(), clean=True))
-        self._mark.close()
-        self.active.file.close()
+        with self._syncing:  # a file that is being synced stays: its number could be another file's by then
+            self._closed = True
+            self._mark.close()
+            self.active.file.close()
         self._lock.release()

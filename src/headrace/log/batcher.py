@@ -147,6 +147,7 @@ class Batcher:
             for batch in batches:
                 self._log.append(batch)
                 self.next_index += batch.num_rows
+                del batch  # before the next is made, which may have its memory then
             self.restart()
         if self.idle:
             self.wake()

@@ -6,6 +6,17 @@ them. So the cost of a sync is divided by the number of threads that wait, and n
 two. Everybody who waits has a lock of its own, so that nobody is woken before its turn has come: with one
 condition for all, each sync would wake every thread, and most of them only to wait again.
 
+Threads are woken in a chain:
+
+    synced --> who leads the next round --> first of those who are safe --> second --> ...
+
+One thread runs Python at a time. If all who are safe were woken at once, each would wake up, find Python's
+lock taken, sleep again, and be woken a second time; and whoever is to lead the next sync would come to it
+somewhere among them, while the disk has nothing to do. So each is woken by the one before it, which has
+Python's lock at that moment and soon lets go of it. A program that keeps Python's lock for itself makes every
+link wait 5 ms for it. The leader sees that: it needed the lock to come back from its sync. After a slow round
+all are woken at once.
+
 A sync that fails is final: the kernel may have dropped the pages and a second sync would claim success.
 Every waiting and every later caller gets the error; only reopening the log, which reads again what is
 really there, can go on.
@@ -14,23 +25,41 @@ really there, can go on.
 from __future__ import annotations
 
 import threading
-from collections import deque
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
 
 from headrace.kernel.errors import Broken
 
+_QUICK_S = 0.002
+"""Less than the 5 ms for which a busy thread keeps Python's lock; more than a sync of a quick disk."""
+
 
 class _Turn:
-    """Of a thread that waits: it comes when its frames are durable, when it is to lead, or with a failure."""
+    """Of a thread that wants a sync. It is woken when its frames are durable, when it is to lead, or with a
+    failure."""
 
-    __slots__ = ("come", "failure", "leads", "ticket")
+    __slots__ = ("come", "done", "failure", "following", "ticket")
 
     def __init__(self, ticket: int) -> None:
         self.ticket = ticket
-        self.leads = False
+        self.done = False
         self.failure: Broken | None = None
+        self.following: _Turn | None = None
+        """Whom it wakes when it is woken itself."""
         self.come = threading.Lock()
         self.come.acquire()
+
+    def wake(self) -> None:
+        """Once more does no harm."""
+        with suppress(RuntimeError):
+            self.come.release()
+
+    def pass_on(self) -> None:
+        if self.following is not None:
+            self.following.wake()
+            self.following = None
 
 
 class GroupCommit:
@@ -38,79 +67,83 @@ class GroupCommit:
 
     "How far" is a *ticket*: the count of appended frames. Indexes would not do, because a head marker
     must become durable too, and has none.
+
+    An interrupt (Ctrl-C) can come between any two steps. So there is one list, whose first leads, and one way
+    out of it, `_leave`, which can be done again from its beginning.
     """
 
     def __init__(self, sync_now: Callable[[], int]) -> None:
         self._sync_now = sync_now
         self._lock = threading.Lock()
-        self._waiting: deque[_Turn] = deque()
-        self._leading = False
+        self._turns: list[_Turn] = []
         self._failure: Broken | None = None
         self._durable = 0
+        self._began = 0.0
         self.commits = 0
         self.syncs = 0
 
     def sync(self, ticket: int) -> None:
         """Return once every frame up to `ticket` is durable."""
-        turn = None
-        with self._lock:
-            self.commits += 1
-            if self._failure is not None:
-                raise self._failure
-            if self._durable >= ticket:
-                return
-            if self._leading:
-                turn = _Turn(ticket)
-                self._waiting.append(turn)
-            else:
-                self._leading = True
-        if turn is None or self._waited(turn):
-            self._lead()
-
-    def _waited(self, turn: _Turn) -> bool:
-        """Wait for one's turn; whether it is to lead."""
+        turn = _Turn(ticket)
         try:
-            turn.come.acquire()
-        except BaseException:  # interrupted: nobody may wait for one who is gone
             with self._lock:
-                if turn.leads:
-                    self._pass_on()
-                elif turn in self._waiting:
-                    self._waiting.remove(turn)
+                self.commits += 1
+                if self._failure is not None:
+                    raise self._failure
+                if self._durable >= ticket:
+                    return
+                self._turns.append(turn)
+                leads = self._turns[0] is turn
+            if not leads:
+                turn.come.acquire()
+                turn.pass_on()
+            if turn.failure is not None:
+                raise turn.failure
+            if not turn.done:
+                self._lead(turn)
+        except BaseException:
+            self._leave(turn)
             raise
-        if turn.failure is not None:
-            raise turn.failure
-        return turn.leads
+        finally:  # however it ends, those behind it do not wait for it
+            try:
+                turn.pass_on()
+            except BaseException:
+                turn.pass_on()
+                raise
 
-    def _lead(self) -> None:
-        reached, failure = 0, None
+    def _lead(self, turn: _Turn) -> None:
+        self._began = time.monotonic()
         try:
             reached = self._sync_now()
+            if reached > self._durable:
+                self._durable = reached
         except Broken as error:
-            failure = error
+            self._failure = error
             raise
         finally:
-            with self._lock:
-                self.syncs += 1
-                self._failure = failure
-                if reached > self._durable:
-                    self._durable = reached
-                self._wake_covered()
-                self._pass_on()
+            self.syncs += 1
+            self._leave(turn)
 
-    def _wake_covered(self) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for turn in waiting:
-            if turn.ticket > self._durable and self._failure is None:
-                self._waiting.append(turn)
-            else:
-                turn.failure = self._failure
-                turn.come.release()
+    def _leave(self, turn: _Turn) -> None:
+        """Take a turn out, and those that are covered; the first of the others leads the next round."""
+        with self._lock:
+            staying, covered = [], []
+            for each in self._turns:
+                if each is turn:
+                    continue
+                if self._failure is None and each.ticket > self._durable:
+                    staying.append(each)
+                    continue
+                each.failure = self._failure
+                each.done = True
+                covered.append(each)
+            self._wake(staying[:1] + covered)  # who leads already is woken once more
+            self._turns = staying
 
-    def _pass_on(self) -> None:
-        """Let the first of those who wait lead the next round."""
-        self._leading = bool(self._waiting)
-        if self._waiting:
-            turn = self._waiting.popleft()
-            turn.leads = True
-            turn.come.release()
+    def _wake(self, turns: list[_Turn]) -> None:
+        if time.monotonic() - self._began < _QUICK_S:
+            for one, following in pairwise(turns):
+                one.following = following
+            del turns[1:]
+        for each in turns:
+            each.wake()

@@ -201,8 +201,7 @@ class LogCopy:
         settings = replace(start.meta.settings, containers=None, write_buffers=1, durability="fsync")
         extra = start.meta.extra | {COPY_OF: asdict(self._origin)}
         meta = start.meta.replace(settings=settings, extra=extra)
-        self._disk.make_directory(self._path)
-        self._disk.sync_dir(self._path.parent)
+        self._disk.make_directories(self._path)
         lock = WriterLock.acquire(self._disk, self._path)
         try:
             there = self._disk.names(self._path)

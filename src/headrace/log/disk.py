@@ -20,6 +20,7 @@ import fcntl
 import mmap
 import os
 import stat
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import Literal
 
 from headrace.kernel.errors import (
     BadName,
+    Busy,
     DiskFailed,
     DiskFull,
     HeadraceError,
@@ -37,6 +39,9 @@ from headrace.kernel.errors import (
 
 BytesLike = bytes | bytearray | memoryview
 _IOV_MAX = 1024
+_TAKE_BLOCKS = 0x40305828
+"""Linux, FS_IOC_RESVSP: fallocate(FALLOC_FL_KEEP_SIZE), for which Python has no function."""
+_SPACE = struct.Struct("hhqq24x")
 
 
 class File:
@@ -115,6 +120,11 @@ class File:
         with _translated(self.path):
             os.posix_fallocate(self.fd, start, size - start)
 
+    def take_blocks(self, size: int, start: int) -> None:
+        """Have room on the disk for what is between `start` and `size`; the file stays as large as it is."""
+        with _translated(self.path):
+            fcntl.ioctl(self.fd, _TAKE_BLOCKS, _SPACE.pack(0, os.SEEK_SET, start, size - start))
+
     def map(self, size: int) -> mmap.mmap:
         with _translated(self.path):
             return mmap.mmap(self.fd, size, prot=mmap.PROT_READ)
@@ -174,9 +184,26 @@ class Disk:
         with _translated(path):
             return path.stat().st_size
 
+    def state(self, path: Path) -> tuple[int, ...] | None:
+        """What changes when the file does, its owner or its mode; None if there is none."""
+        with _translated(path):
+            try:
+                found = os.stat(path)
+            except FileNotFoundError:
+                return None
+        return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size
+
     def make_directory(self, path: Path) -> None:
         with _translated(path):
             path.mkdir(parents=True, exist_ok=True)
+
+    def make_directories(self, path: Path) -> None:
+        """Make a directory, and those above it that are missing, durably: a crash takes away none of them."""
+        missing = [each for each in (path, *path.parents) if self.kind(each) == "nothing"]
+        for directory in reversed(missing):
+            self.make_directory(directory)
+        for directory in missing or [path]:  # one that is there may be what a crash left of making it
+            self.sync_dir(directory.parent)
 
     def rename(self, old: Path, new: Path) -> None:
         with _translated(old):
@@ -187,8 +214,14 @@ class Disk:
             path.unlink(missing_ok=True)
 
     def sync_dir(self, directory: Path) -> None:
+        """Make names durable that have changed already: so what cannot be done here is never Busy."""
         with _translated(directory):
-            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise sync_failed(directory, error) from error
+                raise
             try:
                 os.fsync(fd)
             finally:
@@ -228,6 +261,11 @@ def error_for(error: OSError, path: Path) -> HeadraceError:
     match error.errno:
         case errno.ENOSPC | errno.EDQUOT:
             return DiskFull(f"no room on the disk for {path}: free some and try again")
+        case errno.EMFILE | errno.ENFILE:
+            return Busy(
+                f"as many files are open as may be ({reason}), and {path} is one too many: "
+                "try again later, or allow more (`ulimit -n`, or LimitNOFILE= of the unit)"
+            )
         case errno.EACCES | errno.EPERM | errno.EROFS:
             return NoPermission(f"not allowed to open or change {path} ({reason}): check who owns it")
         case errno.ENAMETOOLONG:

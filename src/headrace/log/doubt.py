@@ -15,7 +15,7 @@ from headrace.kernel.errors import Damaged
 from headrace.log.body import BodyDecoder
 from headrace.log.damage import Damage
 from headrace.log.disk import Disk
-from headrace.log.keep import keep_bytes
+from headrace.log.keep import keep_part
 from headrace.log.mark import Extent, believable, read_extent
 from headrace.log.meta import Meta
 from headrace.log.replace_active import cut_log, plan_cut
@@ -33,8 +33,8 @@ def cut_at_hole(disk: Disk, directory: Path, meta: Meta, clock: Clock) -> None:
     extent = believable(read_extent(disk, directory), active.epoch) or Extent()
     hole = _first_hole(disk, directory, active, meta)
     if hole is not None and hole.first_lost >= extent.durable_index:
-        whole = disk.read_whole(directory / str(active))
-        keep_bytes(disk, directory, f"{active}.{hole.offset}", whole[hole.offset :], clock)
+        with disk.opened(directory / str(active)) as file:
+            keep_part(disk, directory, f"{active}.{hole.offset}", file, hole.offset, file.size(), clock)
         cut_log(disk, directory, meta, plan_cut(disk, directory, meta, hole.first_lost, active.epoch))
 
 

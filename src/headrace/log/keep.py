@@ -5,15 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.kernel.clock import Clock
-from headrace.log.disk import Disk
+from headrace.log.disk import Disk, File
 
 KEPT_DIRECTORY = "kept"
+_PIECE_BYTES = 1 << 20
 
 
-def keep_bytes(disk: Disk, directory: Path, name: str, content: bytes, clock: Clock) -> str:
-    """Store `content` durably; its path, relative to the log."""
+def keep_part(
+    disk: Disk, directory: Path, name: str, source: File, start: int, stop: int, clock: Clock
+) -> str:
+    """Store what `source` holds between two offsets durably; its path, relative to the log.
+
+    Piece by piece: an unfinished group may be larger than memory.
+    """
     path = _place(disk, directory, name, clock)
-    disk.replace_whole(path, content)
+    temporary = path.with_name(path.name + ".tmp")
+    with disk.opened(temporary, write=True, create=True) as target:
+        target.truncate(0)
+        for offset in range(start, stop, _PIECE_BYTES):
+            piece = source.read(min(_PIECE_BYTES, stop - offset), offset)
+            target.write([piece], offset - start)
+        target.sync()
+    disk.rename(temporary, path)
+    disk.sync_dir(path.parent)
     return str(path.relative_to(directory))
 
 

@@ -7,7 +7,8 @@ order, so comparing them never needs the type:
     signed, time       the number with its sign bit flipped (times count in the column's own unit)
     float              the IEEE bits; negative ones inverted, others with the sign bit set
 
-Keys must be there (no nulls) and comparable (no NaN).
+Keys must be there (no nulls) and comparable (no NaN). Times must be in Python's years, which is where they
+are given back: the instant of a `datetime` can be outside, by its zone.
 """
 
 from __future__ import annotations
@@ -47,6 +48,14 @@ def decode_float(key: int) -> float:
     return value
 
 
+def _years(kind: pa.DataType) -> range:
+    """Which numbers of a timestamp are in Python's years, in any zone: there is a day between, at least."""
+    a_second = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[kind.unit]
+    day = 0 if kind.tz in (None, "UTC") else 86400
+    least_s, end_s = -62_135_596_800 + day, 253_402_300_800 - day
+    return range(max(least_s * a_second, -_TOP), min(end_s * a_second, _TOP))
+
+
 class KeyColumn:
     """The column of a schema that holds the order key, and what its values mean."""
 
@@ -71,6 +80,7 @@ class KeyColumn:
             raise BadSettings(f"{name!r} is a {self.type}: order keys are integers, floats or timestamps")
         self._encode: Callable[[Any], int] = code[0]
         self._decode: Callable[[int], Any] = code[1]
+        self._years = _years(self.type) if pa.types.is_timestamp(self.type) else None
 
     def encode(self, value: Any) -> int:
         """The 64 bits of one value, which may be a Python object of the column's type or its number."""
@@ -87,6 +97,8 @@ class KeyColumn:
             ) from error
         if number is None:
             raise KeyOrder(f"the order key {self.name!r} cannot be null")
+        if self._years is not None and number not in self._years:
+            raise KeyOrder(f"{value!r} is outside the years 1 to 9999, as an instant in {self.type}")
         return self._encode(number)
 
     def number(self, key: int) -> Any:
@@ -98,8 +110,11 @@ class KeyColumn:
         return self._encode(number)
 
     def decode(self, key: int) -> Any:
-        """The value of 64 bits, as a Python object of the column's type."""
-        return pa.scalar(self._decode(key), self.storage).cast(self.type).as_py()
+        """The value of 64 bits, as a Python object of the column's type; times out of its years are cut."""
+        number = self._decode(key)
+        if self._years is not None and number not in self._years:
+            number = self._years[0] if number < 0 else self._years[-1]
+        return pa.scalar(number, self.storage).cast(self.type).as_py()
 
     def span(self, records: pa.RecordBatch, *, strict: bool = False) -> tuple[int, int]:
         """First and last key of a non-empty batch, after checking that they never go backwards."""

@@ -117,7 +117,8 @@ class Log(ReadVerbs):
         """
         _check_text(writer, "a writer's id", 1, WRITER_ID_BYTES_MAX)
         _check_text(note, "a group's note", 0, NOTE_BYTES_MAX)
-        if not isinstance(sequence, int) or not -(1 << 63) <= sequence < 1 << 63:
+        whole = isinstance(sequence, int) and not isinstance(sequence, bool)  # JSON would say true
+        if not whole or not -(1 << 63) <= sequence < 1 << 63:
             raise Refused(f"a sequence number is an integer of 64 bits, not {sequence!r}")
         batches = (batch for part in records for batch in self._checked(part))
         with self._lock:
@@ -174,7 +175,10 @@ class Log(ReadVerbs):
             appender.write_mark()
 
     def evolve(self, schema: pa.Schema, extra: dict[str, Any] | None = None) -> None:
-        """From the next segment on, write `schema`; segments that are there keep their own."""
+        """From the next segment on, write `schema`; segments that are there keep their own.
+
+        What raises a DiskFull or LogFull has changed nothing.
+        """
         with self._lock:
             appender = self._writer()
             meta = self._meta.replace(schema=schema, extra=self._meta.extra if extra is None else extra)
@@ -205,6 +209,11 @@ class Log(ReadVerbs):
         """
         self._writer().told = told
 
+    def check(self) -> None:
+        """Raise Fenced if another writer has taken the log over, or whatever else keeps it from appending."""
+        with self._lock:
+            self._writer().check()
+
     # --- what only its writer knows
 
     @property
@@ -225,18 +234,27 @@ class Log(ReadVerbs):
     # --- the end
 
     def close(self) -> None:
-        """Make everything durable as `sync` does, let readers end, give the log free."""
+        """Make everything durable as `sync` does, let readers end, give the log free.
+
+        What other threads have under way is finished first; what they do from then on raises `Closed`.
+        """
         if self._closed.is_set():
             return
         try:
             if self._appender is not None and self._appender.failure is None:
                 self.sync(force=self._meta.settings.durability == "interval")
         finally:
-            self._closed.set()
-            for cursor in list(self._cursors):
-                cursor.stop()
-            if self._appender is not None:
-                self._appender.close(clean=True)
+            with self._lock:
+                self._close_now()
+
+    def _close_now(self) -> None:
+        if self._closed.is_set():  # by another thread, while this one synced
+            return
+        self._closed.set()
+        for cursor in list(self._cursors):
+            cursor.stop()
+        if self._appender is not None:
+            self._appender.close(clean=True)
 
     def __enter__(self) -> Log:
         return self

@@ -20,7 +20,7 @@ A mark that does not match its checksum says nothing, and is written anew.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import xxhash
@@ -113,6 +113,20 @@ class Mark:
 def believable(extent: Extent | None, active_epoch: int) -> Extent | None:
     """A mark from before a truncation says nothing: what it calls durable may have been cut since."""
     return None if extent is None or extent.epoch < active_epoch else extent
+
+
+def carry_mark(disk: Disk, directory: Path, active_epoch: int, epoch: int) -> None:
+    """Let the mark go along to an epoch that is about to begin: else it would stop being believable.
+
+    What it says of `active_epoch` still holds then. A mark that is older than that stays behind.
+    """
+    extent = believable(read_extent(disk, directory), active_epoch)
+    if extent is not None and extent.epoch < epoch:
+        mark = Mark.open(disk, directory, write=True)
+        try:
+            mark.write(replace(extent, epoch=epoch))
+        finally:
+            mark.close()
 
 
 def read_extent(disk: Disk, directory: Path) -> Extent | None:

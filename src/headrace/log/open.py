@@ -22,7 +22,7 @@ from headrace.log.disk import Disk
 from headrace.log.doubt import cut_at_hole
 from headrace.log.keys import KeyColumn
 from headrace.log.lock import LOCK_FILE, WriterLock
-from headrace.log.mark import Mark, read_extent
+from headrace.log.mark import carry_mark
 from headrace.log.meta import COPY_OF, META_FILE, Meta, load_meta, save_meta
 from headrace.log.recover import recover
 from headrace.log.replace_active import FENCE, cut_log, plan_cut
@@ -93,16 +93,11 @@ def open_appender(
     if wanted.schema is not None and _is_free(disk, path):
         check_is_schema(wanted.schema)
         _create(disk, path, wanted.new_meta(clock.now_us()))
-    meta = open_meta(disk, path, wanted)
-    if COPY_OF in meta.extra and not copying:
-        origin = "{name!r} at {url}".format(**meta.extra[COPY_OF])
-        raise IsReplica(
-            f"{path} is a copy of {origin}: publish there, or make it a stream of its own with "
-            "`headrace stream unfollow`"
-        )
+    _meta_to_write(disk, path, wanted, copying)  # what is refused leaves no lock behind
     lock = WriterLock.acquire(disk, path, take_over=take_over)
     try:
-        meta = _with_settings(meta, wanted, path)
+        # Read again: the writer before us may have changed it until it let the lock go.
+        meta = _with_settings(_meta_to_write(disk, path, wanted, copying), wanted, path)
         if take_over:
             _fence(disk, path, meta)
         if copying:
@@ -114,11 +109,25 @@ def open_appender(
         lost_until = recovered.state.next_index if copying else recovered.lost_until
         appender.begin(recovered.base_index, lost_until)
         if recovered.meta.schema != meta.schema:
-            appender.roll()  # a change of schema, or a cut into an older one, ended before this
+            # A change of schema, or a cut into an older one, ended before this. A full ring must open all the
+            # same, or nobody could trim it.
+            appender.roll(beyond_limit=True)
     except HeadraceError:
         lock.release()
         raise
     return appender, recovered.report
+
+
+def _meta_to_write(disk: Disk, path: Path, wanted: Wanted, copying: bool) -> Meta:
+    """The meta of a log that may be written: by its follower only (`copying`) if it is a copy."""
+    meta = open_meta(disk, path, wanted)
+    if COPY_OF in meta.extra and not copying:
+        origin = "{name!r} at {url}".format(**meta.extra[COPY_OF])
+        raise IsReplica(
+            f"{path} is a copy of {origin}: publish there, or make it a stream of its own with "
+            "`headrace stream unfollow`"
+        )
+    return meta
 
 
 def check_is_schema(schema: object) -> None:
@@ -154,8 +163,7 @@ def _is_free(disk: Disk, path: Path) -> bool:
 
 
 def _create(disk: Disk, path: Path, meta: Meta) -> None:
-    disk.make_directory(path)
-    disk.sync_dir(path.parent)
+    disk.make_directories(path)
     lock = WriterLock.acquire(disk, path)
     try:
         if disk.kind(path / META_FILE) == "nothing":
@@ -188,9 +196,6 @@ def _fence(disk: Disk, path: Path, meta: Meta) -> None:
     """Give the active segment a new file under a new epoch, which the old writer cannot reach."""
     active = Listing.of(disk.names(path)).active
     if active is not None:
-        extent = read_extent(disk, path)
-        if extent is not None:
-            mark = Mark.open(disk, path, write=True)
-            mark.write(replace(extent, epoch=active.epoch + FENCE))
-            mark.close()
-        cut_log(disk, path, meta, plan_cut(disk, path, meta, None, active.epoch + FENCE))
+        epoch = active.epoch + FENCE
+        carry_mark(disk, path, active.epoch, epoch)
+        cut_log(disk, path, meta, plan_cut(disk, path, meta, None, epoch), fencing=True)

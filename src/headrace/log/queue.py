@@ -49,7 +49,10 @@ class Writer:
         self._log = log
         self._pending: list[bytes] = []
         containers = log.settings.containers
-        self._chunk_bytes = min(CHUNK_BYTES, containers.bytes // 4) if containers else CHUNK_BYTES
+        portion_bytes = containers.portion_bytes if containers else RECORD_BYTES_MAX
+        self._chunk_bytes = min(CHUNK_BYTES, portion_bytes)
+        self._alone_bytes = portion_bytes
+        """A larger record may not fit: it is not gathered, or it would be in the way of all behind it."""
         self._readdress: Callable[[], None] = lambda: None
         self._batcher = Batcher(log, [self._pending], self._pending_batches, policy.seconds)
         self.write = self._make_write(policy)
@@ -61,7 +64,7 @@ class Writer:
         address a limit will be reached, and nothing else need be counted. While nobody is going to flush
         (`Batcher.idle`), that is at once; and so it is after each flush, in whatever thread.
         """
-        batcher, pending = self._batcher, self._pending
+        batcher, pending, alone_bytes = self._batcher, self._pending, self._alone_bytes
         address = since = batcher.next_index - 1
         usual, room = 0, policy.bytes  # the size of the last record; what could be taken at `since`
         last, limit = since + policy.writes, 0  # where there are enough; where to `attend` to anything
@@ -78,6 +81,8 @@ class Writer:
             nonlocal address, since, usual, room, limit
             if type(data) is not bytes:
                 data = as_bytes(data)
+            if len(data) > alone_bytes:
+                return self._write_alone(data, enough=address + 1 >= last)
             pending.append(data)
             room -= (address - since) * usual
             address = at = since = address + 1
@@ -97,14 +102,14 @@ class Writer:
                 limit = 0
             if left > 0 and at < last:
                 return at
+            flush = batcher.flush if at >= last else batcher.overflow
             try:
-                if usual > RECORD_BYTES_MAX:
-                    raise TooLarge(f"a record of {usual} bytes: at most {RECORD_BYTES_MAX} are allowed")
-                (batcher.flush if at >= last else batcher.overflow)()
+                flush()
             except HeadraceError:
                 if batcher.take_back():
                     readdress()
                     raise
+                flush()  # it is in the log, but that may not be all that was to be done
             return at
 
         def restart() -> None:
@@ -120,9 +125,17 @@ class Writer:
             address = batcher.upcoming - 1
             restart()  # limits are addresses: they move with it
 
-        batcher.restart, batcher.rest = restart, rest
-        self._readdress = readdress
+        batcher.restart, batcher.rest, self._readdress = restart, rest, readdress
         return write
+
+    def _write_alone(self, data: bytes, *, enough: bool) -> int:
+        """Write one record now, behind what is pending; with it there may be `enough` to flush."""
+        if len(data) > RECORD_BYTES_MAX:
+            raise TooLarge(f"a record of {len(data)} bytes: at most {RECORD_BYTES_MAX} are allowed")
+        at = self.write_many((data,))
+        if enough:
+            self.flush()
+        return at
 
     def write_many(self, records: Sequence[bytes]) -> int:
         """Take many records at once; the address of the first."""
@@ -179,6 +192,8 @@ class Reader:
 
     def read_many(self, most: int) -> list[bytes]:
         """Up to `most` records that are there now."""
+        if not isinstance(most, int) or most < 0:
+            raise Refused(f"read_many takes a number of records from 0 on, not {most!r}")
         records = list(islice(self._rows, most))
         while len(records) < most and self._next_batch():
             records += islice(self._rows, most - len(records))
@@ -264,8 +279,11 @@ def writer(
 
 
 def _batches(arrays: Iterable[pa.Array]) -> Iterator[pa.RecordBatch]:
-    for array in arrays:
-        yield pa.RecordBatch.from_arrays([array], schema=RAW_SCHEMA)
+    return map(_batch, arrays)
+
+
+def _batch(array: pa.Array) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([array], schema=RAW_SCHEMA)
 
 
 def _stored_settings(path: Path) -> Settings | None:

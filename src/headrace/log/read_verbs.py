@@ -26,6 +26,7 @@ from headrace.log.info import LogInfo, current_extent, gather_info
 from headrace.log.keys import KeyColumn
 from headrace.log.mark import Extent, Settled
 from headrace.log.meta import Meta, load_meta
+from headrace.log.moving import look_again
 from headrace.log.recover import newest_epoch
 from headrace.log.seek import index_of_key
 from headrace.log.segment_name import Listing
@@ -139,6 +140,9 @@ class ReadVerbs:
     def seek_sortable(self, key: int) -> int:
         """The same for a key that is given as its 64 sortable bits."""
         self._show_held()
+        return look_again(lambda: self._seek(key))
+
+    def _seek(self, key: int) -> int:
         first_index, next_index = self.first_index, self.next_index
         if self._meta.order_by is None:
             return max(first_index, min(key, next_index))
@@ -192,7 +196,7 @@ class ReadVerbs:
 
     def info(self) -> LogInfo:
         self._check_open()
-        return gather_info(self._disk, self.path, self._meta, self._extent())
+        return look_again(lambda: gather_info(self._disk, self.path, self._meta, self._extent()))
 
     def verify(self, progress: Progress | None = None) -> Report:
         """Read and check every byte; nothing is changed."""
@@ -203,8 +207,8 @@ class ReadVerbs:
 
     def _show_held(self) -> None:
         """Readers are to see what write buffers still hold back."""
-        self._check_open()
         with self._lock:
+            self._check_open()
             if self._appender is not None and self._appender.failure is None:
                 self._appender.write_held()
 

@@ -21,15 +21,16 @@ from pathlib import Path
 
 from headrace.kernel.clock import Clock
 from headrace.kernel.errors import Damaged
-from headrace.log.active import ActiveSegment, prepare_active, reserves
+from headrace.log.active import ActiveSegment, prepare_active
 from headrace.log.body import BodyDecoder
 from headrace.log.damage import Damage, Recovery
 from headrace.log.disk import Disk, File
 from headrace.log.frame import HEADER_BYTES, Kind, decode_header
-from headrace.log.keep import keep_bytes, keep_file
-from headrace.log.mark import Extent, believable, read_extent
+from headrace.log.keep import keep_file, keep_part
+from headrace.log.mark import Extent, believable, carry_mark, read_extent
 from headrace.log.meta import Meta
 from headrace.log.replace_active import FENCE
+from headrace.log.room import Room
 from headrace.log.scan import Scanner
 from headrace.log.segment_name import FinalName, Listing
 from headrace.log.start import read_start
@@ -38,6 +39,7 @@ from headrace.log.table import final_epoch
 from headrace.log.view import View
 
 _logger = logging.getLogger("headrace.log")
+_PIECE_BYTES = 1 << 20
 
 
 @dataclass(slots=True)
@@ -94,6 +96,7 @@ def recover(
         known = _any_epoch(disk, directory, listing)
         if new_epoch or (known and not copying):
             state.epoch = max(state.epoch, known) + (FENCE if new_epoch else 1)
+            carry_mark(disk, directory, epoch, state.epoch)
         active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
     base_index = max(state.base_index, extent.base_index)
     findings.damages += missing_at_start(listing, base_index)
@@ -136,7 +139,8 @@ def trimmed_before(disk: Disk, directory: Path, listing: Listing, meta: Meta) ->
     name = listing.segments[-1]
     state = LogState()
     with disk.opened(directory / str(name)) as file, contextlib.suppress(Damaged):
-        finalized, copying = isinstance(name, FinalName), meta.settings.containers is not None
+        finalized = isinstance(name, FinalName)
+        copying = meta.settings.containers is not None or not finalized  # its writer may cut it meanwhile
         view = View(file, salt=meta.salt, finalized=finalized, copying=copying)
         start = read_start(view, str(name))
         state = start.state
@@ -178,7 +182,7 @@ def _recover_active(
     assert name is not None
     file = disk.open(directory / str(name), write=True)
     view = View(file, salt=meta.salt, finalized=False, copying=meta.settings.containers is not None)
-    created_us, reserving = clock.now_us(), reserves(meta)
+    created_us, room = clock.now_us(), Room(file, meta.settings)
     try:
         start = read_start(view, str(name))
         meta, state, created_us = start.meta, start.state, start.header.time_us
@@ -188,7 +192,7 @@ def _recover_active(
         state.next_index = name.first_index
     first = view.header(0)
     start_bytes = first.frame_bytes if first else 0
-    active = ActiveSegment(name, file, start_bytes, created_us, reserving=reserving)
+    active = ActiveSegment(name, file, start_bytes, created_us, room)
     scanner = Scanner(view, str(name), name.first_index, BodyDecoder(meta.schema))
     folded = fold_segment(scanner, state, active, findings.damages)
     active.offset = folded.end
@@ -201,6 +205,7 @@ def _recover_active(
     if active.offset == 0:  # nothing valid at all: begin it again
         file.close()
         state.epoch += 1
+        carry_mark(disk, directory, name.epoch, state.epoch)
         active = prepare_active(disk, directory, meta, state, clock.now_us()).put(disk)
         disk.remove(directory / str(name))
     return active, meta, state
@@ -211,7 +216,7 @@ def _ends_there(view: View, footer_end: int, meta: Meta) -> bool:
     if meta.settings.containers is not None:
         return True
     behind = footer_end + HEADER_BYTES
-    return not view.raw(behind, max(0, view.refresh() - behind)).rstrip(b"\0")
+    return _end_of_bytes(view.file, behind, view.refresh()) == behind
 
 
 @dataclass(slots=True)
@@ -267,26 +272,41 @@ def _cut_tail(
     findings: _Findings,
 ) -> None:
     """Take off what follows the last good frame, keeping a copy of what is not just zeros or a footer."""
-    tail = active.file.read(active.file.size() - active.offset, active.offset)
+    file, start, stop = active.file, active.offset, active.file.size()
     containers = meta.settings.containers
-    torn = _torn_in_container(tail, active, meta) if containers else tail.rstrip(b"\0")
-    if torn and not only_footer:
-        findings.cut_bytes, findings.cut_from_index = len(torn), index
-        findings.kept_copy = keep_bytes(disk, directory, f"{active.name}.{active.offset}", torn, clock)
+    if containers:
+        torn_until = stop if _torn_in_container(active, meta) else start
+    else:
+        torn_until = _end_of_bytes(file, start, stop)
+    if torn_until > start and not only_footer:
+        findings.cut_bytes, findings.cut_from_index = torn_until - start, index
+        name = f"{active.name}.{start}"
+        findings.kept_copy = keep_part(disk, directory, name, file, start, torn_until, clock)
         text = "%s: cut %d bytes of an unfinished write at index %d; a copy is in %s"
-        _logger.warning(text, directory, len(torn), index, findings.kept_copy)
-    if containers is None and tail:
-        active.file.truncate(active.offset)
-    elif torn:
-        active.file.write([bytes(len(tail))], active.offset)
+        _logger.warning(text, directory, findings.cut_bytes, index, findings.kept_copy)
+    if containers is None and stop > start:
+        file.truncate(start)
+    elif torn_until > start:
+        file.write([bytes(stop - start)], start)
 
 
-def _torn_in_container(tail: bytes, active: ActiveSegment, meta: Meta) -> bytes:
+def _end_of_bytes(file: File, start: int, stop: int) -> int:
+    """Where the bytes end that are followed by nothing but zeros."""
+    while stop > start:
+        size = min(_PIECE_BYTES, stop - start)
+        piece = file.read(size, stop - size).rstrip(b"\0")
+        if piece:
+            return stop - size + len(piece)
+        stop -= size
+    return start
+
+
+def _torn_in_container(active: ActiveSegment, meta: Meta) -> bool:
     """A used container is full of its earlier life; only a frame of this one can be torn."""
-    header = decode_header(tail[:HEADER_BYTES], meta.salt)
-    if header is None or header.epoch < active.name.epoch or header.base_index < active.name.first_index:
-        return b""
-    return tail
+    header = decode_header(active.file.read(HEADER_BYTES, active.offset), meta.salt)
+    if header is None:
+        return False
+    return header.epoch >= active.name.epoch and header.base_index >= active.name.first_index
 
 
 def state_after(disk: Disk, directory: Path, finals: tuple[FinalName, ...], meta: Meta) -> LogState:
@@ -307,14 +327,16 @@ def state_after(disk: Disk, directory: Path, finals: tuple[FinalName, ...], meta
 
 
 def _write_again(active: ActiveSegment, durable_index: int) -> None:
-    """After a failed sync the cache may hold what the disk does not: make it all dirty again."""
-    row = max(active.table.row_of_index(durable_index), 0)
-    offset = active.table.offsets[row] if len(active.table) else 0
-    _copy_onto_itself(active.file, offset, active.offset)
+    """After a failed sync the cache may hold what the disk does not: make it all dirty again.
+
+    From the last batch on that was durable: the markers behind it may not have been.
+    """
+    row = active.table.row_of_index(durable_index - 1)
+    _copy_onto_itself(active.file, active.table.offsets[row] if row >= 0 else 0, active.offset)
 
 
 def _copy_onto_itself(file: File, offset: int, end: int) -> None:
     while offset < end:
-        chunk = file.read(min(1 << 20, end - offset), offset)
+        chunk = file.read(min(_PIECE_BYTES, end - offset), offset)
         file.write([chunk], offset)
         offset += len(chunk)

@@ -3,27 +3,29 @@
 Each damaged segment is written anew from its good frames, with a gap frame wherever entries are lost, so
 that indexes stay what they were and readers pass over the gap knowing it. The damaged file goes to `kept/`
 first. A missing segment becomes one that consists of a gap. A damaged meta.json is restored from the newest
-segment that has a good start frame. What was whole before is byte for byte the same after.
+segment that has a good start frame, a damaged start frame from another one of the schema that the batches
+tell of. What was whole before is byte for byte the same after.
 """
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.kernel.clock import Clock, SystemClock
 from headrace.kernel.errors import Damaged, HeadraceError, NotALog, NotFound
-from headrace.log.body import BodyDecoder
+from headrace.log.body import BodyDecoder, schema_tag
 from headrace.log.damage import Damage, Report
 from headrace.log.disk import Disk, File
-from headrace.log.frame import Header, Kind, checksum, encode_header
-from headrace.log.keep import keep_bytes, keep_file
+from headrace.log.frame import HEADER_BYTES, Header, Kind, checksum, encode_header
+from headrace.log.keep import keep_file, keep_part
 from headrace.log.lock import WriterLock
 from headrace.log.meta import COPY_OF, META_FILE, Meta, load_meta, save_meta
 from headrace.log.open import Wanted, open_appender
 from headrace.log.recover import recover, state_after
-from headrace.log.scan import Frame, Scanner
-from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName
+from headrace.log.scan import Frame, Scanner, find_frame
+from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName, parse_name
 from headrace.log.start import encode_start, read_start
 from headrace.log.state import LogState
 from headrace.log.table import BatchTable, encode_ending
@@ -56,10 +58,13 @@ def repair(
         raise NotFound(f"there is no log at {directory}: check the path")
     if kind == "file":
         raise NotALog(f"{directory} is a file; a log is a directory: check the path")
+    names = disk.names(directory)
+    if META_FILE not in names and not any(parse_name(name) for name in names):
+        raise NotALog(f"{directory} is not a log: it has neither a meta.json nor segments")
     report = RepairReport()
-    meta = _good_meta(disk, directory, report, clock)
     lock = WriterLock.acquire(disk, directory)
     try:
+        meta = _good_meta(disk, directory, report, clock)
         recovered = recover(disk, directory, meta, clock, copying=COPY_OF in meta.extra)
         recovered.active.file.close()
         if recovered.report.kept_copy:
@@ -82,8 +87,6 @@ def _good_meta(disk: Disk, directory: Path, report: RepairReport, clock: Clock) 
     except (Damaged, NotFound):
         listing = Listing.of(disk.names(directory))
     names: list[SegmentName] = [*([listing.active] if listing.active else []), *reversed(listing.finals)]
-    if not names:
-        raise NotALog(f"{directory} is not a log: it has neither a meta.json nor segments")
     for name in names:
         with disk.opened(directory / str(name)) as file:
             view = View(file, salt=0, finalized=False, copying=True)
@@ -164,7 +167,9 @@ def _rewrite(disk: Disk, directory: Path, meta: Meta, name: SegmentName, clock: 
             meta = read_start(view, str(name)).meta
             started = True
         except Damaged:
+            meta = _meta_of(disk, directory, meta, name, view)
             started = False
+        tag = schema_tag(meta.schema)
         writer = _Rewriter(target, meta)
         if not started:
             finals = Listing.of(disk.names(directory)).finals
@@ -177,6 +182,8 @@ def _rewrite(disk: Disk, directory: Path, meta: Meta, name: SegmentName, clock: 
         for found in scanner:
             if isinstance(found, Damage):
                 writer.gap(found.first_lost, found.stop_lost or found.first_lost, epoch, now_us)
+            elif found.header.kind == Kind.BATCH and found.header.schema_tag != tag:
+                writer.gap(found.header.base_index, found.header.next_index, epoch, now_us)
             elif found.header.kind != Kind.FOOTER:
                 epoch = found.header.epoch
                 writer.put(found.header, _raw(found, meta))
@@ -184,10 +191,28 @@ def _rewrite(disk: Disk, directory: Path, meta: Meta, name: SegmentName, clock: 
             writer.gap(scanner.next_index, name.next_index, epoch, now_us)
             writer.end(name.next_index, epoch, now_us)
         target.sync()
-    kept = keep_bytes(disk, directory, str(name), disk.read_whole(path), clock)
+    with disk.opened(path) as source:
+        kept = keep_part(disk, directory, str(name), source, 0, source.size(), clock)
     disk.rename(temporary, path)
     disk.sync_dir(directory)
     return kept
+
+
+def _meta_of(disk: Disk, directory: Path, meta: Meta, name: SegmentName, view: View) -> Meta:
+    """The meta of a segment whose start is damaged: the newest with the schema that its batches tell of."""
+
+    def batch_here(header: Header, _: int) -> bool:
+        return header.kind == Kind.BATCH and header.base_index >= name.first_index
+
+    found = find_frame(view, HEADER_BYTES, batch_here)
+    if found is None or found[1].schema_tag == schema_tag(meta.schema):
+        return meta
+    for other in reversed(Listing.of(disk.names(directory)).segments):
+        with disk.opened(directory / str(other)) as file, contextlib.suppress(Damaged):
+            start = read_start(View(file, salt=meta.salt, finalized=False, copying=True), str(other))
+            if start.meta.id == meta.id and schema_tag(start.meta.schema) == found[1].schema_tag:
+                return start.meta
+    return meta
 
 
 def _raw(frame: Frame, meta: Meta) -> bytes:

@@ -25,6 +25,7 @@ from headrace.log.meta import Meta
 from headrace.log.retention import free_or_remove
 from headrace.log.scan import Frame, Scanner
 from headrace.log.segment_name import ActiveName, FinalName, Listing, SegmentName
+from headrace.log.settings import Containers
 from headrace.log.start import read_start
 from headrace.log.view import View
 
@@ -65,9 +66,18 @@ def plan_cut(
 
 
 def cut_log(
-    disk: Disk, directory: Path, meta: Meta, cut: Cut, still_ours: Callable[[], None] = lambda: None
+    disk: Disk,
+    directory: Path,
+    meta: Meta,
+    cut: Cut,
+    still_ours: Callable[[], None] = lambda: None,
+    *,
+    fencing: bool = False,
 ) -> None:
-    """Do it. The caller recovers afterwards. `still_ours` raises if another writer has taken over."""
+    """Do it. The caller recovers afterwards. `still_ours` raises if another writer has taken over.
+
+    `fencing` if an earlier writer may still write to what is replaced: then no container of it is used again.
+    """
     name = ActiveName(cut.epoch, cut.source.first_index)
     temporary = directory / f"{name}.tmp"
     containers = meta.settings.containers
@@ -94,12 +104,12 @@ def cut_log(
     disk.rename(temporary, directory / str(name))
     disk.sync_dir(directory)
     still_ours()
-    remove_obsolete(disk, directory, meta)
+    _remove_obsolete(disk, directory, None if fencing else containers)
 
 
-def remove_obsolete(disk: Disk, directory: Path, meta: Meta) -> None:
+def _remove_obsolete(disk: Disk, directory: Path, containers: Containers | None) -> None:
     for name in Listing.of(disk.names(directory)).obsolete:
-        free_or_remove(disk, directory / str(name), meta.settings.containers)
+        free_or_remove(disk, directory / str(name), containers)
     disk.sync_dir(directory)
 
 

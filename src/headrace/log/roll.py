@@ -72,7 +72,9 @@ def must_roll(
     return full and active.entries > 0
 
 
-def containers_used(disk: Disk, directory: Path) -> int:
-    """How many containers hold live entries; 0 while some are free."""
+def ring_is_full(disk: Disk, directory: Path, settings: Settings) -> bool:
+    """Whether as many containers as there may be hold live entries, and none is free."""
+    if settings.containers is None or settings.containers.limit is None:
+        return False
     listing = Listing.of(disk.names(directory))
-    return 0 if listing.free else len(listing.segments)
+    return not listing.free and len(listing.segments) >= settings.containers.limit

@@ -57,6 +57,9 @@ class Scanner:
             found = find_frame(self._view, self.offset + HEADER_BYTES, self._goes_on)
             if found is None:
                 return
+            frame = self._frame_at(self.offset)
+            if isinstance(frame, Frame):
+                continue  # it was written while this looked on, and what was found after it
             offset, header = found
             kind = "start" if self.offset == 0 else frame.kind
             size = offset - self.offset

@@ -14,9 +14,12 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from headrace.kernel.limits import INDEX_MAX
+
 _FINAL = re.compile(r"([0-9]{20})-([0-9]{20})\.k([0-9a-f]{16})-([0-9a-f]{16})\.seg\Z")
 _ACTIVE = re.compile(r"([0-9]{20})\.([0-9]{10})\.active\Z")
 _FREE = re.compile(r"([0-9]{16})\.free\Z")
+_EPOCH_MAX = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -58,14 +61,16 @@ SegmentName = FinalName | ActiveName
 
 @lru_cache(maxsize=1 << 16)
 def parse_name(text: str) -> FinalName | ActiveName | FreeName | None:
-    """What a file name says, or None for a file that is not a segment of ours.
+    """What a file name says, or None for a file that is not a segment of ours: no log reaches such numbers.
 
     Remembered: a directory of thousands of segments is listed again and again.
     """
     if match := _FINAL.match(text):
-        return FinalName(int(match[1]), int(match[2]), int(match[3], 16), int(match[4], 16))
+        final = FinalName(int(match[1]), int(match[2]), int(match[3], 16), int(match[4], 16))
+        return final if max(final.first_index, final.last_index) <= INDEX_MAX else None
     if match := _ACTIVE.match(text):
-        return ActiveName(epoch=int(match[2]), first_index=int(match[1]))
+        active = ActiveName(epoch=int(match[2]), first_index=int(match[1]))
+        return active if active.first_index <= INDEX_MAX and active.epoch <= _EPOCH_MAX else None
     if match := _FREE.match(text):
         return FreeName(int(match[1]))
     return None

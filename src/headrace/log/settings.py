@@ -15,7 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from headrace.kernel.errors import BadSettings
-from headrace.kernel.limits import CONTAINER_BYTES_MAX, CONTAINER_BYTES_MIN, SECTOR_BYTES
+from headrace.kernel.limits import (
+    CONTAINER_BYTES_MAX,
+    CONTAINER_BYTES_MIN,
+    SECTOR_BYTES,
+    SYNC_INTERVAL_MS_MAX,
+)
 
 Durability = Literal["fsync", "interval", "os"]
 Compression = Literal["none", "lz4", "zstd"]
@@ -61,6 +66,11 @@ class Containers:
     initial: int = 2
     limit: int | None = None
 
+    @property
+    def portion_bytes(self) -> int:
+        """What gathers is appended in such portions: they surely fit, and leave little room unused."""
+        return self.bytes // 4
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -89,6 +99,10 @@ class Settings:
         ):
             if not (value > 0 and math.isfinite(value)):
                 raise BadSettings(f"{name} must be a positive number, not {value!r}")
+        if self.sync_interval_ms > SYNC_INTERVAL_MS_MAX:
+            raise BadSettings(
+                f"sync_interval_ms is at most {SYNC_INTERVAL_MS_MAX}, a day, not {self.sync_interval_ms!r}"
+            )
         retention = self.retention
         for name, limit in (
             ("retention.age_s", retention.age_s),

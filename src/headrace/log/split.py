@@ -1,6 +1,9 @@
-"""Splitting: what is appended, as batches that fit a frame."""
+"""Splitting: what is appended, as batches that fit a frame, or a container."""
 
 from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
 
 import pyarrow as pa
 
@@ -17,6 +20,26 @@ def split(records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         return [records] if records.num_rows else []
     whole = records.to_batches() if isinstance(records, pa.Table) else [records]
     return [part for batch in whole if batch.num_rows for part in _halves(batch)]
+
+
+def portions(records: pa.RecordBatch, most_bytes: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of at most that size, but at least one row; all in one if there is no limit.
+
+    Each has as many rows as possible: rows that are added behind leave those before where they are.
+    """
+    while most_bytes is not None and records.nbytes > most_bytes:
+        sizes = range(1, records.num_rows + 1)
+        count = bisect_right(sizes, most_bytes, key=lambda rows: _bytes_of_first(records, rows)) or 1
+        yield records.slice(0, count)
+        records = records.slice(count)
+        if not records.num_rows:
+            return
+    yield records
+
+
+def _bytes_of_first(records: pa.RecordBatch, rows: int) -> int:
+    size: int = records.slice(0, rows).nbytes
+    return size
 
 
 def _halves(batch: pa.RecordBatch) -> list[pa.RecordBatch]:

@@ -86,6 +86,8 @@ class Tail:
                 # What is there is in the log, or lost for good: no row of it may ever be taken for a new one.
                 file.write_one(bytes(_HEADER.size), 0)
                 file.sync()
+            if file.size() > TAIL_BYTES:  # room that was reserved, and is not needed any more
+                file.truncate(TAIL_BYTES)
         if fresh:
             disk.sync_dir(directory)
         return cls(files, salt, opening)

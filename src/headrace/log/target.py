@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from headrace.log.settings import Settings
 from headrace.log.state import Commit
 
 
@@ -20,6 +21,9 @@ class Target(Protocol):
 
     @property
     def schema(self) -> pa.Schema: ...
+
+    @property
+    def settings(self) -> Settings: ...
 
     @property
     def next_index(self) -> int: ...

@@ -1,9 +1,9 @@
 """Verifying: reading every byte of a log and saying exactly what is wrong with it.
 
-Checked are: every frame's checksums, indexes without holes, keys that never go back, footers that match
-what they describe, names that match what is inside, and that what the mark calls durable is there. Nothing
-is changed. The tail of an active segment may be in the middle of being written, so an unfinished frame
-there is no damage unless it had been durable.
+Checked are: every frame's checksums, indexes without holes, keys that never go back, batches that are of
+their segment's schema, footers that match what they describe, names that match what is inside, and that what
+the mark calls durable is there. Nothing is changed. The tail of an active segment may be in the middle of
+being written, so an unfinished frame there is no damage unless it had been durable.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.kernel.errors import Damaged, NotFound
-from headrace.log.body import BodyDecoder
+from headrace.log.body import BodyDecoder, schema_tag
 from headrace.log.damage import Damage, Report
 from headrace.log.disk import Disk
 from headrace.log.frame import Kind
 from headrace.log.mark import MARK_FILE, Extent, believable, read_extent
 from headrace.log.meta import Meta
+from headrace.log.moving import look_again
 from headrace.log.recover import missing_at_start, missing_segments, newest_epoch
-from headrace.log.scan import Scanner
+from headrace.log.scan import Frame, Scanner
 from headrace.log.segment_name import FinalName, Listing, SegmentName
 from headrace.log.start import read_start
 from headrace.log.table import BatchTable, read_footer
@@ -82,10 +83,15 @@ def verify(disk: Disk, directory: Path, meta: Meta, progress: Progress | None = 
 
 
 def set_out(disk: Disk, directory: Path, meta: Meta) -> Outset:
+    return look_again(lambda: _set_out(disk, directory, meta))
+
+
+def _set_out(disk: Disk, directory: Path, meta: Meta) -> Outset:
+    # The mark before the directory: what it calls durable is in segments that are there by then.
+    extent = read_extent(disk, directory)
     names = disk.names(directory)
     listing = Listing.of(names)
     sizes = {name: disk.size(directory / str(name)) for name in listing.segments}
-    extent = read_extent(disk, directory)  # before the scan: a writer may move it on meanwhile
     return Outset(listing, sizes, extent, MARK_FILE in names, newest_epoch(disk, directory, listing, meta))
 
 
@@ -94,6 +100,7 @@ def check_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, tr
     sums = Sums(trimmed=trimmed)
     try:
         verify_segment(disk, directory, name, meta, sums)
+        # The name once more: a container may have gone on to another life while it was read.
         sums.bytes = disk.size(directory / str(name))
         return sums
     except NotFound:
@@ -122,7 +129,9 @@ def conclude(outset: Outset, found: Iterable[Sums]) -> Report:
 def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, sums: Sums) -> None:
     finalized = isinstance(name, FinalName)
     with disk.opened(directory / str(name)) as file:
-        view = View(file, salt=meta.salt, finalized=finalized, copying=meta.settings.containers is not None)
+        # Copying, not mapping, while it may be cut: a group that is never finished is whole frames.
+        copying = meta.settings.containers is not None or not finalized
+        view = View(file, salt=meta.salt, finalized=finalized, copying=copying)
         try:
             start = read_start(view, str(name))
             segment_meta, sums.base_index = start.meta, max(sums.base_index, start.state.base_index)
@@ -132,7 +141,7 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
         except Damaged:
             segment_meta = meta
         scanner = Scanner(view, str(name), name.first_index, BodyDecoder(segment_meta.schema))
-        seen = BatchTable()
+        seen, tag = BatchTable(), schema_tag(segment_meta.schema)
         key = 0
         group_base: int | None = None
         for found in scanner:
@@ -147,6 +156,9 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
                 sums.base_index = max(sums.base_index, found.header.first_key)
             if found.header.kind != Kind.BATCH:
                 continue
+            if found.header.schema_tag != tag:
+                sums.damages.append(_of_another_schema(name, found))
+                continue
             seen.add(found.offset, found.header)
             sums.batches += 1
             sums.entries += max(found.header.next_index - max(found.header.base_index, sums.trimmed), 0)
@@ -158,6 +170,13 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
         sums.next_index = scanner.next_index if group_base is None or finalized else group_base
         if isinstance(name, FinalName):
             _check_ending(view, name, scanner, seen, sums)
+
+
+def _of_another_schema(name: SegmentName, frame: Frame) -> Damage:
+    """A batch that is as it was written, and cannot be read: its segment says another schema."""
+    header = frame.header
+    place = frame.offset, header.frame_bytes, header.base_index, header.next_index
+    return Damage("body", str(name), *place, "it was written with another schema than its segment's")
 
 
 def _check_ending(view: View, name: FinalName, scanner: Scanner, seen: BatchTable, sums: Sums) -> None:

@@ -3,9 +3,10 @@
 Finalized segments never change, so they are memory-mapped, and the batches handed out point into the
 map. The active segment only grows: headers are read with `pread`, and a body is taken from the map only
 when its frame is complete, because a complete frame is never cut (a torn one may be, and touching a
-mapped page behind the end of a file kills the process). Its last 64 KiB are never mapped: so much may be
-reserved there for frames to come, and a torn one ends in it. Containers are written over and over, so their
-bytes are always copied before they are checked.
+mapped page behind the end of a file kills the process). Whether it is complete, the size of the file says, as
+it is at that moment: it becomes smaller when a torn frame is cut. Its last 64 KiB are never taken from the
+map: so much may be reserved there for frames to come, and a torn one ends in it. Containers are written over
+and over, so their bytes are always copied before they are checked.
 
 Pages that a scan has left behind are given back to the kernel as it goes, so that reading a large log
 does not look like using a large memory. Batches still held by someone are simply paged in again.
@@ -60,14 +61,14 @@ class View:
     def body(self, offset: int, header: Header) -> pa.Buffer | None:
         """The body of the frame at `offset`, or None while it is not all there."""
         start, end = offset + HEADER_BYTES, offset + header.frame_bytes
-        if end > self.size and end > self.refresh():
+        if (not self.finalized or end > self.size) and end > self.refresh():
             return None
-        grown = self._mappable() - self._mapped_bytes
-        if end > self._mapped_bytes and grown >= _REMAP_BYTES and not self._copying:
-            self._remap()
-        if end <= self._mapped_bytes and self._mapped is not None:
-            self._release_before(offset)
-            return self._mapped.slice(start, header.body_bytes)
+        if end <= self._mappable() and not self._copying:
+            if end > self._mapped_bytes and self._mappable() - self._mapped_bytes >= _REMAP_BYTES:
+                self._remap()
+            if end <= self._mapped_bytes and self._mapped is not None:
+                self._release_before(offset)
+                return self._mapped.slice(start, header.body_bytes)
         data = self.file.read(header.body_bytes, start)
         return pa.py_buffer(data) if len(data) == header.body_bytes else None
 
@@ -77,7 +78,10 @@ class View:
     def _remap(self) -> None:
         size = self._mappable()
         if size:
-            self._map = self.file.map(size)
+            try:
+                self._map = self.file.map(size)
+            except ValueError:
+                return  # the file has become smaller just now: then it is read
             self._mapped = pa.py_buffer(self._map)
         self._mapped_bytes = size
         self._released = 0

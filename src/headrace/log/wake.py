@@ -20,6 +20,7 @@ from pathlib import Path
 _IN_MODIFY = 0x00000002
 _IN_ATTRIB = 0x00000004
 """Among others: the file has lost its name."""
+_IN_Q_OVERFLOW = 0x00004000
 _EVENT = struct.Struct("iIII")
 _POLL_MS = 5
 _RECONSIDER_MS = 1000
@@ -151,7 +152,10 @@ class _Inotify:
         while at < len(data):
             number, what, _, name_bytes = _EVENT.unpack_from(data, at)
             at += _EVENT.size + name_bytes
-            if path := self._paths.get(number):
+            if what & _IN_Q_OVERFLOW:  # any file may be among those that the kernel has dropped events of
+                paths.update(list(self._ids))
+                self._replaced.update(list(self._ids))
+            elif path := self._paths.get(number):
                 paths.add(path)
                 if what & _IN_ATTRIB:
                     self._replaced.add(path)

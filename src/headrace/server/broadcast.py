@@ -6,6 +6,7 @@ times reading. One that does not take them in time, and one that finds itself el
 reads by itself again, from where it is.
 
     thread that publishes, or watches:   read()  ──►  pieces  ──►  loop:  every Follower's connection
+                                                        └──────►  Followers that are few, at once
 
 What this node publishes is not read at all: the log tells of it as it is written (`told`). What others do is
 read from the files, and so is everything that does not follow from what was told.
@@ -13,63 +14,22 @@ read from the files, and so is everything that does not follow from what was tol
 
 from __future__ import annotations
 
-import asyncio
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from headrace.kernel.errors import HeadraceError
 from headrace.log.segment_reader import Batch, Head
+from headrace.server.follower import Connection, Follower, Piece
 from headrace.server.http_chunks import ArrowChunks
 from headrace.stream.scan import Scan
 from headrace.stream.stream import Stream
 
-BEHIND_BYTES = 4 << 20
-"""A follower that has so much to take yet reads by itself."""
-
-
-class Piece(NamedTuple):
-    """The bytes of a batch, or of a move of HEAD: then both indexes are the same."""
-
-    first: int
-    next: int
-    data: bytes
-
-
-class Connection(Protocol):
-    """What a follower needs of a transport."""
-
-    def write(self, data: bytes) -> None: ...
-
-    def get_write_buffer_size(self) -> int: ...
-
-    def is_closing(self) -> bool: ...
-
-
-class Follower:
-    """Somebody who has caught up. `index` is what it gets next; once it is `gone` it gets no more."""
-
-    def __init__(self, index: int, connection: Connection) -> None:
-        self.index = index
-        self.gone = asyncio.Event()
-        self._connection = connection
-
-    def hand(self, piece: Piece) -> None:
-        if self.gone.is_set() or piece.next < self.index or piece.first < self.index == piece.next:
-            return
-        connection = self._connection
-        if (
-            piece.first != self.index
-            or connection.is_closing()
-            or connection.get_write_buffer_size() > BEHIND_BYTES
-        ):
-            self.gone.set()
-            return
-        connection.write(piece.data)
-        self.index = piece.next
+_FEW = 4
+"""So many followers are sent small pieces by the thread that publishes. More would keep it from its sync."""
 
 
 class Broadcast:
@@ -82,15 +42,26 @@ class Broadcast:
         """None: nobody follows."""
         self._index = 0
         """What comes next."""
+        self._head: Piece | None = None
+        """The last move of HEAD, if no entry came after it: its index does not tell who has got it."""
         self._told: deque[Batch | Head | None] = deque()
         """What was written since the last time; None: something to be read. Without the lock."""
         self._scan: Scan | None = None
         """Where it reads what it was not told of."""
         self._followers: set[Follower] = set()
+        self._posted = 0
+        """How often the loop was given something to hand on; by threads that hold the lock."""
+        self._handed = 0
+        """How often it has done so."""
+
+    @property
+    def few(self) -> bool:
+        """Whether one more may have a line of its own (`follower.own_line`)."""
+        return len(self._followers) < _FEW
 
     # --- in threads
 
-    def join(self, index: int, connection: Connection) -> Follower | None:
+    def join(self, index: int, connection: Connection, line: socket.socket | None = None) -> Follower | None:
         """A follower who gets everything from `index` on; None if it is farther already."""
         with self._lock:
             if self._chunks is None:
@@ -98,15 +69,22 @@ class Broadcast:
                 self._index = index
             if self._index > index:
                 return None
-            follower = Follower(index, connection)
+            follower = Follower(index, connection, line)
             self._followers.add(follower)
+            if self._head is not None:  # handed on, perhaps, since it looked; who has it takes it once
+                self._post([self._head], [follower])
         self.read()  # what has come since it looked
         return follower
 
     def told(self, items: Sequence[Batch | Head]) -> None:
-        """These were written. They go on with the next `read`."""
+        """These were written. They go on with the next `pass_on`."""
         if self._chunks is not None:
             self._told.extend(items or [None])
+
+    def pass_on(self) -> None:
+        """Hand on what was told, if anything was."""
+        if self._told:
+            self.read()
 
     def read(self) -> None:
         """Hand on what has come since the last time."""
@@ -122,8 +100,19 @@ class Broadcast:
                 self._close()
                 self._soon(self.end)
                 return
-        if pieces:
-            self._soon(self._hand, pieces)
+            if pieces:
+                self._head = pieces[-1] if pieces[-1].first == pieces[-1].next else None
+            followers = list(self._followers)
+            if len(pieces) == 1 and len(followers) <= _FEW and self._posted == self._handed:
+                (piece,) = pieces
+                followers = [each for each in followers if not each.send_now(piece, self._soon)]
+            if pieces and followers:
+                self._post(pieces, followers)
+
+    def _post(self, pieces: list[Piece], followers: list[Follower]) -> None:
+        """With the lock: let the loop hand them on."""
+        self._posted += 1
+        self._soon(self._hand, pieces, followers)
 
     def _news(self, schema: pa.Schema) -> list[Batch | Head]:
         """What has come, from what was told if that is all of it."""
@@ -158,7 +147,7 @@ class Broadcast:
         return Piece(_first(item), item.next_index, b"".join(self._chunks.chunks(item)))
 
     def _close(self) -> None:
-        scan, self._scan, self._chunks = self._scan, None, None
+        scan, self._scan, self._chunks, self._head = self._scan, None, None, None
         self._told.clear()
         if scan is not None:
             scan.close()
@@ -174,20 +163,22 @@ class Broadcast:
         return frozenset(self._followers)
 
     def leave(self, follower: Follower) -> None:
+        follower.end()
         self._followers.discard(follower)
 
     def end(self) -> None:
         """All read by themselves from now on."""
         for follower in list(self._followers):
-            follower.gone.set()
+            follower.end()
         self._followers.clear()
 
-    def _hand(self, pieces: list[Piece]) -> None:
-        for follower in list(self._followers):
+    def _hand(self, pieces: list[Piece], followers: list[Follower]) -> None:
+        for follower in followers:
             for piece in pieces:
                 follower.hand(piece)
             if follower.gone.is_set():  # perhaps nobody waits for it: a reader may go while it joins
                 self._followers.discard(follower)
+        self._handed += 1
 
 
 def _first(item: Batch | Head) -> int:

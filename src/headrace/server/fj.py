@@ -64,10 +64,13 @@ class FjServer:
         self.engine = journal.engine
         self.limits = limits
         self.wire_limits = Limits(limits.key_bytes, limits.value_bytes)
-        self.functions = Functions(journal.engine)
+        self.functions = Functions(journal.engine, limits.value_bytes)
         self.connections: set[Connection] = set()
         self.requests = 0
         self.refused = 0
+        self.failed: Callable[[], None] = lambda: None
+        """Called in the loop when the journal takes no more operations."""
+        self._heir: FjServer | None = None
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
         self._unsafe: deque[tuple[int, Connection, bytes]] = deque()
@@ -103,15 +106,23 @@ class FjServer:
         return server
 
     async def listen(self, host: str, port: int) -> None:
-        self._server = await self._loop.create_server(lambda: Connection(self), host, port)
+        self._server = await self._loop.create_server(lambda: Connection(self._newest), host, port)
         for each in self._server.sockets:
             watch(each, self.limits.silent_s)
 
-    def adopt(self, transport: asyncio.Transport) -> None:
-        """A connection that was made elsewhere speaks FJ from now on."""
-        connection = Connection(self)
-        transport.set_protocol(connection)
-        connection.connection_made(transport)
+    async def hand_over(self, journal: Journal) -> FjServer:
+        """The server of the same journal, opened anew, with the port of this one. Peers of this one end."""
+        heir = self._heir = FjServer.begin(journal, self.limits)
+        heir.failed, heir._server, self._server = self.failed, self._server, None
+        self._stopping = True
+        self._break("it is opened anew")
+        await self._end_thread()
+        return heir
+
+    @property
+    def _newest(self) -> FjServer:
+        """Whoever has the port now."""
+        return self if self._heir is None else self._heir._newest
 
     @property
     def waits(self) -> bool:
@@ -135,12 +146,15 @@ class FjServer:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.abort()
+        await self._end_thread()
+        self.engine.woken = lambda: None
+
+    async def _end_thread(self) -> None:
         self._stopping = True
         self._wake.set()
         await self._loop.run_in_executor(None, self._committer.join)
         if self._alarm is not None:
             self._alarm.cancel()
-        self.engine.woken = lambda: None
 
     # --- what connections ask for
 
@@ -160,8 +174,9 @@ class FjServer:
             safe = 0
         connection.answer(requests, results, safe)
         self.requests += len(requests)
-        if ticket:
-            self._changed(ticket)
+        self._changed(ticket)
+        if not self.engine.usable:
+            self._break("it takes no more operations")
         return len(requests)
 
     def handle_one(self, connection: Connection, request: Request) -> None:
@@ -183,9 +198,10 @@ class FjServer:
             elif not self._settle_here(ticket):
                 return
         connection.answer_one(request, result, safe)
+        if isinstance(result, HeadraceError) and not engine.usable:
+            self._break("it takes no more operations")
         self.requests += 1
-        if ticket and (self._waiting or engine.listeners.any):
-            self._changed(ticket)
+        self._changed(ticket)
 
     def expect_another(self) -> None:
         """A request that came alone was done: look for the next one, if it is likely to come at once."""
@@ -202,10 +218,14 @@ class FjServer:
             self._loop.call_soon(self._stay_awake)
 
     def _changed(self, ticket: int) -> None:
-        """Those who listen or wait are told: of jobs at once, of values when they are safe."""
-        if not self.engine.syncs:
-            self.engine.settle(ticket)
-        if self._waiting:
+        """Those who listen or wait, here or elsewhere, are told: of jobs at once, of values when they are
+        safe, as those in memory only are now.
+        """
+        if self.engine.listeners.any:
+            self.engine.settle(0)
+        if self.functions.moved():
+            self.engine.wake_waiting()
+        elif ticket and self._waiting:
             self.look_for_jobs()
 
     def _settle_here(self, ticket: int) -> bool:
@@ -315,9 +335,12 @@ class FjServer:
         if unsafe:
             self._wake.set()
 
-    def _break(self, failure: HeadraceError) -> None:
+    def _break(self, why: object) -> None:
         """Nothing that waits was made safe: nobody is told that it was."""
-        _logger.error("the journal %s failed: %s", self.journal.name, failure)
+        if not self._stopping:
+            _logger.error("the journal %s failed: %s", self.journal.name, why)
         self._unsafe.clear()
         for connection in list(self.connections):
             connection.abort()
+        if not self._stopping and not self.engine.usable:
+            self.failed()

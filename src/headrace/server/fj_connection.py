@@ -135,13 +135,16 @@ class Connection(asyncio.Protocol):
 
     # --- Peer, for the functions
 
+    def may_listen(self, key: bytes) -> None:
+        most = self._server.limits.listened_keys
+        if len(self._keys) >= most and key not in self._keys:
+            raise BadRequest(f"a connection listens to up to {most} keys")
+
     def listen(self, key: bytes) -> None:
-        if key in self._keys:
-            return
-        if len(self._keys) >= self._server.limits.listened_keys:
-            raise BadRequest(f"a connection listens to up to {self._server.limits.listened_keys} keys")
-        self._keys.add(key)
-        self._server.engine.listeners.add(key, self._told)
+        self.may_listen(key)
+        if key not in self._keys:
+            self._keys.add(key)
+            self._server.engine.listeners.add(key, self._told)
 
     def wait_for_job(self, domain: bytes) -> None:
         self._server.wait_for_job(domain, self)
@@ -161,10 +164,13 @@ class Connection(asyncio.Protocol):
     # --- inside
 
     def _encoded(self, request: Request, result: Reply | HeadraceError) -> bytes:
-        if isinstance(result, HeadraceError):
-            self._server.refused += 1
-            result = refusal(request, result, self._server.engine.clock.now_us())
-        return encode_reply(result)
+        if not isinstance(result, HeadraceError):
+            try:
+                return encode_reply(result)
+            except HeadraceError as error:  # what does not fit a frame concerns its request alone
+                result = error
+        self._server.refused += 1
+        return encode_reply(refusal(request, result, self._server.engine.clock.now_us()))
 
     def _send(self, reply: bytes, ticket: int) -> None:
         if ticket or self._unsafe:

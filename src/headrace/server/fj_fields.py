@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from headrace.journal.checks import RESERVED, TIME_MAX_US
 from headrace.journal.errors import BadRequest, NoSuchKey
-from headrace.kernel.errors import HeadraceError
-from headrace.wire.fj import Reply, Request
+from headrace.journal.value import Type
+from headrace.kernel.errors import HeadraceError, TooLarge
+from headrace.wire.fj import SIZE_MAX, Reply, Request
 
+TYPE_MAX = int(max(Type))
 REPLY_BYTES = 4 << 20
 """About how much one reply carries before it says that there is more."""
 
@@ -29,6 +31,21 @@ def check_key(key: bytes) -> None:
         raise BadRequest("a key is needed")
     if key.startswith(RESERVED):
         raise BadRequest("keys that begin with a zero byte are the journal's own")
+
+
+def check_type(kind: int) -> None:
+    """A byte may say more than there are types, and than a column of the log takes."""
+    if kind > TYPE_MAX:
+        raise BadRequest(f"there is no type {kind}: 0 to {TYPE_MAX} are known")
+
+
+def check_cursor(cursor: bytes | None) -> None:
+    """It holds the last key, and the upper one or the expression: long ones do not fit together."""
+    if cursor is not None and len(cursor) > SIZE_MAX:
+        raise TooLarge(
+            f"the cursor behind this page would have {len(cursor)} bytes, and {SIZE_MAX} fit: "
+            "ask for more values at a time, or up to a shorter key"
+        )
 
 
 def moment(time: int | None) -> int | None:

@@ -41,6 +41,7 @@ from headrace.server.http_streams import StreamRoutes
 from headrace.server.http_verify import VerifyRoutes
 from headrace.server.metrics import NodeMetrics
 from headrace.server.node import Node
+from headrace.server.open_files import within_files
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 1024
@@ -81,7 +82,7 @@ class HttpServer:
         await server._gate.start()
         await server._runner.setup()
         assert server._runner.server is not None
-        server.door = Door(server._runner.server, server._limits)
+        server.door = Door(server._runner.server, within_files(server._limits))
         server._listening = await asyncio.get_running_loop().create_server(
             server.door,
             host,
@@ -156,10 +157,8 @@ class HttpServer:
         visit = self.door.visit(request)
         try:
             with node.working(), nullcontext() if visit is None else visit.serving(request):
-                if node.stopping and not need_of(request).open:
-                    raise Closed("this node is stopping: try again later, or elsewhere")
-                if node.under_way > self._limits.requests:
-                    raise Busy(f"{self._limits.requests} requests are under way already: try again later")
+                if not need_of(request).open:  # probes are answered, or a busy node would be restarted
+                    self._check_room()
                 if request.headers.get("Content-Encoding", "identity") != "identity":
                     raise web.HTTPBadRequest(reason="a body is taken as it is, without Content-Encoding")
                 response = await handler(request)
@@ -174,6 +173,12 @@ class HttpServer:
         finally:
             if refused:
                 node.refused[refused] += 1
+
+    def _check_room(self) -> None:
+        if self._node.stopping:
+            raise Closed("this node is stopping: try again later, or elsewhere")
+        if self._node.under_way > self._limits.requests:
+            raise Busy(f"{self._limits.requests} requests are under way already: try again later")
 
     async def _live(self, request: web.Request) -> web.Response:
         return answer({"alive": True})

@@ -197,6 +197,8 @@ class Visit(asyncio.Protocol):
         return self._door.full
 
     def let_go_of(self, size: int) -> None:
+        """So much is not in memory any more; a part may have been let go with the request before it."""
+        size = min(size, self._held)
         self._held -= size
         self._door.held_bytes -= size
 
@@ -253,6 +255,12 @@ class Visit(asyncio.Protocol):
         self._door.cut += 1
         assert self._transport is not None
         self._transport.abort()
+
+
+def visit_of(request: web.Request) -> Visit | None:
+    """The connection that a request came on, as the door sees it; None if it has gone."""
+    visit = None if request.transport is None else request.transport.get_protocol()
+    return visit if isinstance(visit, Visit) else None
 
 
 def _stop(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:

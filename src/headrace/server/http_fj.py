@@ -7,12 +7,11 @@ So every verb of a journal is there under the node's one address, with its token
 
 from __future__ import annotations
 
-import asyncio
-from typing import cast
-
 from aiohttp import web
 
 from headrace.kernel.errors import Refused
+from headrace.server.fj_visit import FjVisit
+from headrace.server.http_door import visit_of
 from headrace.server.node import Node
 from headrace.wire.http_words import FJ
 
@@ -30,10 +29,8 @@ class FjRoutes:
         if request.headers.get("Upgrade", "").lower() != FJ:
             raise Refused(f"this speaks FJ: ask with Connection: Upgrade and Upgrade: {FJ}")
         server = await self._node.fj(request.match_info["name"])
-        transport = cast(asyncio.Transport, request.transport)
-        if transport is not None and not transport.is_closing():
+        transport, visit = request.transport, visit_of(request)
+        if transport is not None and visit is not None and not transport.is_closing():
             transport.write(_SWITCHED)
-            server.adopt(transport)
-            request.protocol.transport = None  # for HTTP it is over: nothing more is written or closed
-            request.protocol.connection_lost(None)
+            visit.switch(FjVisit(server, visit, self._node.limits))
         return web.Response()

@@ -4,8 +4,9 @@ A store without `tokens.json` is open to its own machine. Then a browser is the 
 could make it send requests here. So such a node answers only to names of the machine itself (a page cannot
 have one of them, whatever DNS says), and to no page of another origin.
 
-The file is looked at twice a second. Whoever has got in with a token that is gone, changed or expired since,
-is cut off: a follower of a stream could stay for months.
+The file is looked at twice a second, whatever happens, by a thread that nothing else keeps busy. Whoever has
+got in with a token that is gone, changed or expired since, is cut off: a follower of a stream could stay for
+months. While the file cannot be read, nobody else gets in.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from headrace.kernel.clock import Clock, SystemClock
-from headrace.kernel.errors import HeadraceError, NoPermission, Unauthorized
+from headrace.kernel.errors import Broken, HeadraceError, NoPermission, Unauthorized
 from headrace.server.http_door import Visit
 from headrace.server.http_errors import Handler
 from headrace.server.http_permissions import check_need, kind_of, need_of
@@ -32,6 +33,7 @@ LOOK_EVERY_S = 0.5
 STAY_S = 1.0
 """A request that was let in rightly is answered, if that takes no longer."""
 HOLDER = web.RequestKey("headrace.holder", Holder)
+_UNKNOWN = object()
 _logger = logging.getLogger("headrace.server")
 
 
@@ -42,7 +44,7 @@ class Gate:
         self._required = required
         self._clock = clock or SystemClock()
         self._file = TokenFile(Path(node.store.path), clock=self._clock)
-        self._state: object = object()
+        self._state: object = _UNKNOWN
         self._keyring: Keyring | None = None
         self._error: HeadraceError | None = None
         self._inside: dict[asyncio.Transport, tuple[Holder, float]] = {}
@@ -63,16 +65,16 @@ class Gate:
 
     async def look(self) -> None:
         """Take up what has changed in the file, and let those go who may not stay."""
-        state = await self._node.in_pool(self._file.state)
-        if state != self._state:
-            try:
-                tokens = await self._node.in_pool(self._file.tokens)
+        try:
+            state = await asyncio.to_thread(self._file.state)
+            if state != self._state:
+                tokens = await asyncio.to_thread(self._file.tokens)
                 self._keyring = None if tokens is None else Keyring(tokens, self._clock)
-                self._error = None
-            except HeadraceError as error:  # nobody gets in on a guess
+                self._state, self._error = state, None
+        except HeadraceError as error:  # nobody gets in on a guess
+            if str(error) != str(self._error):
                 _logger.error("%s", error)
-                self._error = error
-            self._state = state
+            self._state, self._error = _UNKNOWN, error
         now = asyncio.get_running_loop().time()
         for transport, (holder, since) in list(self._inside.items()):
             if transport.is_closing():
@@ -83,7 +85,10 @@ class Gate:
     async def _look_on(self) -> None:
         while True:
             await asyncio.sleep(LOOK_EVERY_S)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:  # a node that looks no more would let in whoever was revoked
+                _logger.exception("the tokens could not be looked at")
 
     def _may_stay(self, holder: Holder) -> bool:
         if self._keyring is None:
@@ -112,8 +117,8 @@ class Gate:
 
     def holder(self, request: web.Request) -> Holder:
         """Who asks; Unauthorized if that is nobody we know."""
-        if self._error is not None:
-            raise self._error
+        if self._error is not None:  # strangers need not know more
+            raise Broken("this node cannot read its tokens: its log says why")
         if self._keyring is None and not self._required:
             _check_no_page(request)
             return ANYONE

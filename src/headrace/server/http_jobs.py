@@ -30,7 +30,7 @@ from headrace.journal.spelling import SpelledInfo, SpelledJob, read, read_text
 from headrace.kernel.durations import microseconds
 from headrace.kernel.errors import HeadraceError
 from headrace.server.http_errors import answer
-from headrace.server.http_publish import arrow_table
+from headrace.server.http_publish import published_table
 from headrace.server.journal_verbs import VerbRoutes, asked, journal_of, path_of, verb
 from headrace.server.node import Node
 from headrace.wire.http_words import ARROW, JSON_LINES
@@ -62,7 +62,14 @@ def _done(journal: Journal, wanted: ask.Done) -> object:
 
 
 def _done_batch(journal: Journal, wanted: ask.DoneBatch) -> object:
-    return {"lost": journal.done_batch(wanted.ids)}
+    until = wanted.lease_until_us
+    if until is None:
+        return {"lost": journal.done_batch(wanted.ids)}
+    ends = until if isinstance(until, list) else [until] * len(wanted.ids)
+    if len(ends) != len(wanted.ids):
+        raise BadRequest(f"{len(wanted.ids)} jobs, but {len(ends)} ends of leases")
+    jobs = [Job(id_, "", "", 0, 0, None, 0, end, journal) for id_, end in zip(wanted.ids, ends, strict=True)]
+    return {"lost": journal.done_batch(jobs)}
 
 
 def _fail(journal: Journal, wanted: ask.Fail) -> object:
@@ -90,7 +97,10 @@ def _redrive(journal: Journal, wanted: ask.Redrive) -> object:
 
 
 def _redrive_as(journal: Journal, wanted: ask.RedriveAs) -> object:
-    jobs = [(id_, read_text(name), read(value), rank) for id_, name, value, rank in wanted.jobs]
+    jobs = [
+        (id_, None if name is None else read_text(name), read(value), rank)
+        for id_, name, value, rank in wanted.jobs
+    ]
     return {"count": journal.redrive_as(jobs)}
 
 
@@ -125,7 +135,7 @@ class JobRoutes:
 
         def work() -> list[int]:
             return journal.put_batch(
-                **batch_of(arrow_table(raw, request.client_max_size)), after=after, once=once
+                **batch_of(published_table(raw, self._node.limits)), after=after, once=once
             )
 
         return answer({"ids": await self._node.in_pool(work)}, 201)
@@ -209,7 +219,8 @@ def _once(request: web.Request) -> tuple[str, int] | None:
 
 
 def _give_back(journal: Journal, found: Job | Nothing) -> None:
-    """Whoever asked for a job has gone: it is for somebody else."""
-    if isinstance(found, Job) and found.lease_until_us:
+    """Whoever asked for a job has gone: it is for somebody else, and has not failed."""
+    if isinstance(found, Job) and (until := found.lease_until_us):
         with contextlib.suppress(HeadraceError):
-            journal.fail(found, retry_in=0)
+            journal.engine.do(lambda now: journal.engine.jobs.untake(now, found.id, until))
+            journal.engine.wake_waiting()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from headrace.kernel.errors import BadSettings, Refused
-from headrace.server.http_door import Visit
+from headrace.server.http_door import visit_of
 from headrace.server.node import Node
 from headrace.server.publish_pipe import PublishPipe
 from headrace.wire.http_words import PIPE, PRODUCER, PUBLISHER, STREAM
@@ -34,9 +34,8 @@ class PipeRoutes:
             raise BadSettings(f"a pipe needs {PRODUCER}: a name by which batches that come again are known")
         name, id = request.match_info["name"], request.headers.get(STREAM)  # noqa: A001
         await self._node.stream(name, id)
-        transport = request.transport
-        visit = None if transport is None else transport.get_protocol()
-        if transport is not None and isinstance(visit, Visit) and not transport.is_closing():
+        transport, visit = request.transport, visit_of(request)
+        if transport is not None and visit is not None and not transport.is_closing():
             transport.write(_SWITCHED)
             visit.switch(PublishPipe(self._node, visit, name, id, producer, request.headers.get(PUBLISHER)))
         return web.Response()

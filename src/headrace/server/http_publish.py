@@ -22,7 +22,7 @@ from headrace.server.http_errors import answer
 from headrace.server.http_limits import HttpLimits
 from headrace.server.http_numbers import number
 from headrace.server.node import Node
-from headrace.server.stream_desk import StreamDesk
+from headrace.server.stream_desk import Check, StreamDesk, publishing
 from headrace.stream.key_text import parse_key
 from headrace.stream.publisher import Published, Publisher
 from headrace.stream.stream import Stream
@@ -72,9 +72,9 @@ class PublishRoutes:
             unpack = partial(published_table, body, self._node.limits)
         else:
             check_rows(body.count(b"\n"), self._node.limits)
-            unpack = partial(read_lines, body.splitlines(), desk.stream.schema, "stream")
-        publishing = await desk.publish(unpack, len(body), once, at=at, who=request.headers.get(PUBLISHER))
-        return answer(told(desk.counted(await publishing)))
+            unpack = partial(_lines_table, body, desk.stream.schema)
+        work = publishing(unpack, once, at)
+        return answer(told(desk.counted(await desk.ask(work, len(body), _leased(request, desk)))))
 
     async def move_head(self, request: web.Request) -> web.Response:
         desk = await self._desk(request)
@@ -85,8 +85,7 @@ class PublishRoutes:
             key = desk.stream.key_of(number(str(wanted.bits), "bits", bits=64))
         else:
             key = parse_key(str(wanted.key), desk.stream)
-        moving = await desk.head(key, who=request.headers.get(PUBLISHER))
-        await moving
+        await desk.ask(lambda publisher: publisher.head(key), 0, _leased(request, desk))
         return answer({"head": wanted.bits if wanted.key is None else wanted.key})
 
     async def take(self, request: web.Request) -> web.Response:
@@ -103,8 +102,7 @@ class PublishRoutes:
 
     async def find_ids(self, request: web.Request) -> web.Response:
         desk = await self._desk(request)
-        table = await self._node.in_pool(arrow_table, await request.read(), request.client_max_size)
-        ids = _ids(table, desk.stream)
+        ids = await self._node.in_pool(_ids, await request.read(), self._node.limits, desk.stream)
         known = await desk.ask(lambda publisher: publisher.known_ids(ids))
         return answer({"indexes": [known.get(each) for each in ids]})
 
@@ -112,16 +110,30 @@ class PublishRoutes:
         return await self._node.stream(request.match_info["name"], request.headers.get(STREAM))
 
 
-def _ids(table: pa.Table, stream: Stream) -> list[Any]:
+def _leased(request: web.Request, desk: StreamDesk) -> Check:
+    """Checks that whoever asks holds the publisher's lease, or that nobody does."""
+    return partial(desk.lease.check, request.headers.get(PUBLISHER))
+
+
+def _lines_table(body: bytes, schema: pa.Schema) -> pa.Table:
+    """The entries of a body that is JSON lines. Only a line feed ends a line: so they were counted."""
+    return read_lines(body.split(b"\n"), schema, "stream")
+
+
+def _ids(body: bytes, limits: HttpLimits, stream: Stream) -> list[Any]:
     """What is asked for, as the index of ids keeps it."""
+    table = published_table(body, limits)
     unique_by = stream.log.meta.extra.get("stream", {}).get("unique_by")
     if unique_by is None:
         raise Refused(f"the stream {stream.name!r} has no unique ids")
     if table.num_columns != 1:
         raise SchemaMismatch(f"the body has one column, of ids, not {table.num_columns}")
-    kind = plain_type(stream.schema.field(unique_by).type)
+    stored = stream.schema.field(unique_by).type
+    kind, given = plain_type(stored), table.column(0).combine_chunks()
     try:
-        ids: list[Any] = table.column(0).cast(kind).to_pylist()
+        if given.type == stored:
+            return given.view(kind).to_pylist()  # type: ignore[no-any-return]
+        ids: list[Any] = given.cast(kind).to_pylist()
     except pa.ArrowException as error:
         raise SchemaMismatch(f"ids of the stream {stream.name!r} are {kind}: {error}") from error
     return ids
@@ -173,15 +185,19 @@ def check_rows(rows: int, limits: HttpLimits) -> None:
         raise TooLarge(f"the body has {rows} entries; {limits.rows} are allowed: send fewer")
 
 
+def check_unpacked(size: int, most: int) -> None:
+    if size > most:
+        raise TooLarge(f"unpacked, the body has {size} bytes; {most} are allowed")
+
+
 def arrow_table(body: bytes | memoryview, most: int) -> pa.Table:
     try:
-        size = unpacked_bytes(body)
-        if size > most:
-            raise TooLarge(f"unpacked, the body has {size} bytes; {most} are allowed")
+        check_unpacked(unpacked_bytes(body), most)
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
         table.validate(full=True)
         check_names(table.schema)
+        check_plain(table.schema)
     except NO_ARROW as error:
         raise SchemaMismatch(f"the body is no Arrow IPC stream: {error}") from error
     return table
@@ -192,6 +208,26 @@ def check_names(schema: pa.Schema) -> pa.Schema:
         if not name or not name.isprintable():
             raise SchemaMismatch(f"{name!r} is no name of a field: it has to be text that can be printed")
     return schema
+
+
+def check_plain(schema: pa.Schema) -> None:
+    """Refuse columns that say in a few bytes what they hold often: unpacked they would have any size."""
+    for field in schema:
+        if _says_once(field.type):
+            raise SchemaMismatch(f"the column {field.name!r} is {field.type}: send its values one by one")
+
+
+def _says_once(kind: pa.DataType) -> bool:
+    types = pa.types
+    return (
+        types.is_dictionary(kind)
+        or types.is_run_end_encoded(kind)
+        or types.is_string_view(kind)
+        or types.is_binary_view(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
+        or any(_says_once(kind.field(at).type) for at in range(kind.num_fields))
+    )
 
 
 def _once(request: web.Request) -> tuple[str, int] | None:

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from headrace.kernel.errors import HeadraceError, Refused
 from headrace.log.damage import Damage
+from headrace.server.follower import own_line
 from headrace.server.http_chunks import ArrowChunks, JsonChunks, Pieces
 from headrace.server.http_numbers import number
 from headrace.server.node import Node
@@ -80,8 +81,11 @@ class ReadRoutes:
         """Let the stream's broadcast send what comes, until the reader has fallen behind or the desk ends."""
         if request.transport is None:
             raise ConnectionResetError
-        follower = await self._node.in_pool(desk.broadcast.join, pieces.reached, request.transport)
+        transport, line = request.transport, own_line(request.transport) if desk.broadcast.few else None
+        follower = await self._node.in_pool(desk.broadcast.join, pieces.reached, transport, line)
         if follower is None:
+            if line is not None:
+                line.close()
             return
         try:
             if desk.ending:  # since before it joined: nobody would tell it

@@ -11,14 +11,14 @@ others who need the disk come through.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from headrace.kernel.errors import Refused
+from headrace.kernel.errors import Closed, Refused
 from headrace.log.disk import Disk
 from headrace.log.inventory import SegmentFacts, segment_facts
 from headrace.log.mark import Extent
@@ -78,8 +78,8 @@ class SegmentRoutes:
         names = _checked(wanted.files)
 
         def work(stream: Stream) -> list[SegmentFacts]:
-            log = stream.log
-            return [*segment_facts(log.path, log.meta, map(str, names), checksums=wanted.checksums)]
+            log, files = stream.log, map(str, self._while_here(names))
+            return [*segment_facts(log.path, log.meta, files, checksums=wanted.checksums)]
 
         return answer({"segments": await self._read(request, work)})
 
@@ -89,15 +89,31 @@ class SegmentRoutes:
 
         def work(stream: Stream) -> list[Sums]:
             log = stream.log
-            found = [check_segment(Disk(), log.path, name, log.meta, wanted.trimmed) for name in names]
+            checking = self._while_here(names)
+            found = [check_segment(Disk(), log.path, name, log.meta, wanted.trimmed) for name in checking]
             return [sums for sums in found if sums is not None]
 
         return answer({"found": await self._read(request, work)})
 
     async def _read(self, request: web.Request, work: Callable[[Stream], list[T]]) -> list[T]:
+        """Have it done by a thread. It goes on if whoever asked has gone, and counts until it is done."""
         desk = await self._node.stream(request.match_info["name"])
-        async with self._reading:
-            return await self._node.in_pool(work, desk.stream)
+        await self._reading.acquire()
+        working = asyncio.ensure_future(self._node.in_pool(work, desk.stream))
+        working.add_done_callback(self._done)
+        return await asyncio.shield(working)
+
+    def _done(self, working: asyncio.Future[Any]) -> None:
+        self._reading.release()
+        if not working.cancelled():
+            working.exception()  # perhaps nobody else asks for it
+
+    def _while_here(self, names: list[Any]) -> Iterator[Any]:
+        """The names one by one, as long as the node is not stopping."""
+        for name in names:
+            if self._node.stopping:
+                raise Closed("this node is stopping: try again later, or elsewhere")
+            yield name
 
 
 def _segments(stream: Stream) -> Segments:
@@ -116,6 +132,8 @@ def _checked(files: list[str]) -> list[Any]:
     """Names of segments, which cannot be names of anything else."""
     if len(files) > _FILES_MAX:
         raise Refused(f"ask for at most {_FILES_MAX} files at a time, not {len(files)}")
+    if len(set(files)) < len(files):
+        raise Refused("ask for each file once")
     names = [parse_name(file) for file in files]
     for file, name in zip(files, names, strict=True):
         if not isinstance(name, FinalName | ActiveName) or str(name) != file:

@@ -32,6 +32,7 @@ from headrace.kernel.names import checked_name
 from headrace.log.disk import Disk, error_for
 from headrace.log.keys import KeyColumn
 from headrace.log.state import Commit
+from headrace.server.http_door import visit_of
 from headrace.server.http_errors import Handler, answer
 from headrace.server.http_numbers import number
 from headrace.server.http_publish import decoded
@@ -138,6 +139,7 @@ class StagingRoutes:
     async def _received(self, request: web.Request, area: StagingArea, place: str) -> AsyncIterator[Path]:
         """The body as a file, which is gone afterwards unless it got another name."""
         raw = area.folder(place) / f".{uuid4().hex}.part"
+        visit = visit_of(request)
         file = await self._node.in_pool(_opened, raw, area)
         try:
             size = 0
@@ -147,6 +149,8 @@ class StagingRoutes:
                     if size > RUN_BYTES_MAX:
                         raise TooLarge(f"a run has at most {RUN_BYTES_MAX} bytes: send it in several")
                     await self._node.in_pool(_write, file, piece, raw)
+                    if visit is not None:
+                        visit.let_go_of(len(piece))
             yield raw
         finally:
             await self._node.in_pool(raw.unlink, missing_ok=True)

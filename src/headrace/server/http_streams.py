@@ -78,7 +78,7 @@ class StreamRoutes:
         return answer({"name": name, "dropped": True})
 
     async def info(self, request: web.Request) -> web.Response:
-        desk = await self._node.stream(request.match_info["name"], request.headers.get(STREAM))
+        desk = await self._node.present_stream(request.match_info["name"], request.headers.get(STREAM))
         stream = desk.stream
         info = await self._node.in_pool(stream.info)
         settled = stream.log.settled
@@ -113,7 +113,7 @@ class StreamRoutes:
         return origin | {"phase": replica.phase, "lag": replica.lag, "error": replica.error}
 
     async def meta(self, request: web.Request) -> web.Response:
-        desk = await self._node.stream(request.match_info["name"], request.headers.get(STREAM))
+        desk = await self._node.present_stream(request.match_info["name"], request.headers.get(STREAM))
         return web.Response(body=desk.stream.log.meta.encode(), content_type="application/json")
 
 

@@ -8,8 +8,10 @@ writes to it: the journal itself or, if that is a copy, its follower.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from contextlib import AbstractContextManager, nullcontext
+import time
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from headrace.journal.copy import check_whole
 from headrace.journal.engine import Engine
@@ -18,8 +20,9 @@ from headrace.log.cursor import Cursor
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.positions import read_positions
-from headrace.server.stream_desk import Copying
+from headrace.server.stream_desk import Copying, begun
 
+_logger = logging.getLogger("headrace.server")
 _LOOK_S = 0.5
 """How often the thread looks whether it is over."""
 
@@ -51,11 +54,7 @@ class JournalSource:
     def next_move(self) -> asyncio.Event:
         """Set when the log moves after now, or it ends: taken before looking, waited for after."""
         if self._watching is None:
-            self._watched = self.log.cursor(self.log.next_index)
-            self._watching = threading.Thread(
-                target=self._watch, args=[self._watched], name="headrace-watch", daemon=True
-            )
-            self._watching.start()
+            self._watching = begun(self._watch, "headrace-watch")
         return self._moved
 
     def end(self) -> None:
@@ -65,8 +64,9 @@ class JournalSource:
 
     async def close(self) -> None:
         self.end()
-        if self._watched is not None and self._watching is not None:
+        if self._watched is not None:
             self._watched.stop()
+        if self._watching is not None:
             await self._loop.run_in_executor(None, self._watching.join)
         self.log.close()
 
@@ -88,8 +88,26 @@ class JournalSource:
         """No event before it counts any more."""
         return read_positions(self._disk, self.log.path).get(STATE, 0)
 
-    def _watch(self, cursor: Cursor) -> None:
+    def _watch(self) -> None:
+        """Whatever fails, copies go on: they are woken, and watching begins again."""
+        told = ""
         while not self.ending:
-            if cursor.wait(_LOOK_S) and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._notify)
-        cursor.close()
+            try:
+                self._watch_files()
+            except Exception as error:
+                if str(error) != told:
+                    _logger.error("the journal %s cannot be watched now: %s", self.name, error)
+                told = str(error)
+                time.sleep(_LOOK_S)
+                self._soon_notify()
+
+    def _watch_files(self) -> None:
+        with closing(self.log.cursor(self.log.next_index)) as cursor:
+            self._watched = cursor
+            while not self.ending:
+                if cursor.wait(_LOOK_S):
+                    self._soon_notify()
+
+    def _soon_notify(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._notify)

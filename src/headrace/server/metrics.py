@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headrace.journal.journal import Journal
+from headrace.kernel.errors import HeadraceError
 from headrace.server.http_door import Door
 from headrace.server.node import Following, Node
-from headrace.server.stream_desk import Copying
+from headrace.server.stream_desk import Copying, StreamDesk
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 class NodeMetrics(Collector):
@@ -57,17 +63,20 @@ class NodeMetrics(Collector):
             "headrace_follower_lag", "entries that the slowest follower has yet to get", labels=["stream"]
         )
         end = GaugeMetricFamily("headrace_next_index", "where the stream ends", labels=["stream"])
+        up = GaugeMetricFamily("headrace_stream_up", "0 if it cannot be read now", labels=["stream"])
         for desk in self._node.desks:
-            name = [desk.stream.name]
+            name, there = [desk.stream.name], _unless_failed(_end, desk)
             entries.add_metric(name, desk.published_entries)
             size.add_metric(name, desk.published_bytes)
             syncs.add_metric(name, desk.sync_times.buckets(), desk.sync_times.total_s)
             readers.add_metric(name, desk.followers)
-            there = desk.stream.next_index
+            up.add_metric(name, int(there is not None))
+            if there is None:
+                continue
             reached = [*desk.followed_to.values(), *(each.index for each in desk.broadcast.followers)]
             lag.add_metric(name, max(0, there - min([*reached, there])))
             end.add_metric(name, there)
-        yield from (entries, size, syncs, readers, lag, end)
+        yield from (entries, size, syncs, readers, up, lag, end)
 
     def _copies(self) -> Iterator[Metric]:
         """What others copy from here, and what is copied here from others."""
@@ -85,8 +94,12 @@ class NodeMetrics(Collector):
             "headrace_oldest_job_seconds", "age of the oldest due job", labels=["journal"]
         )
         done = CounterMetricFamily("headrace_jobs_done", "jobs done", labels=["journal"])
+        up = GaugeMetricFamily("headrace_journal_up", "0 if it takes nothing now", labels=["journal"])
         for journal in self._node.journals:
-            stats, now = journal.stats(), journal.engine.clock.now_us()
+            stats, now = _unless_failed(Journal.stats, journal), journal.engine.clock.now_us()
+            up.add_metric([journal.name], int(stats is not None))
+            if stats is None:
+                continue
             for priority, count in stats.by_priority.items():
                 depth.add_metric([journal.name, str(priority)], count)
             leased.add_metric([journal.name], stats.leased)
@@ -94,7 +107,23 @@ class NodeMetrics(Collector):
             oldest = now if stats.oldest_due_us is None else stats.oldest_due_us
             age.add_metric([journal.name], max(0, now - oldest) / 1e6)
             done.add_metric([journal.name], stats.done)
-        yield from (depth, leased, dead, age, done)
+        yield from (up, depth, leased, dead, age, done)
+
+
+def _unless_failed(figure: Callable[[S], T], of: S) -> T | None:
+    """One stream or journal that fails must not take the figures of all others away."""
+    try:
+        return figure(of)
+    except HeadraceError:
+        return None
+
+
+def _end(desk: StreamDesk) -> int:
+    return desk.stream.next_index
+
+
+def _lag(copy: Copying) -> int:
+    return copy.lag
 
 
 def _copied(
@@ -105,7 +134,7 @@ def _copied(
     behind = GaugeMetricFamily(f"{prefix}copies_lag", f"{entries} the last copy lacks", labels=[noun])
     for name, copies in sources:
         sent.add_metric([name], len(copies))
-        behind.add_metric([name], max((copy.lag for copy in copies), default=0))
+        behind.add_metric([name], max((_unless_failed(_lag, copy) or 0 for copy in copies), default=0))
     connected = GaugeMetricFamily(f"{prefix}replica_following", "1 if it is up", labels=[noun])
     lag = GaugeMetricFamily(f"{prefix}replica_lag", f"{entries} that the replica lacks", labels=[noun])
     for name, replica in replicas.items():

@@ -7,12 +7,12 @@ touches the disk. The event loop only passes things on.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Protocol
 
 from headrace.journal.engine import LOG_DIRECTORY
 from headrace.journal.journal import Journal
@@ -22,16 +22,14 @@ from headrace.log.log import Log
 from headrace.server.fj import FjServer
 from headrace.server.http_limits import HttpLimits
 from headrace.server.journal_source import JournalSource
+from headrace.server.pools import Pools
 from headrace.server.publisher_lease import LEASE_S, PublisherLease
 from headrace.server.stream_desk import StreamDesk
 from headrace.store import JOURNALS_DIRECTORY, Store
 from headrace.stream.agreement import StreamConfig, Terms
 from headrace.stream.stream import Stream
 
-P = ParamSpec("P")
-T = TypeVar("T")
-_DISK_THREADS = 16
-_WAITING_THREADS = 64
+_logger = logging.getLogger("headrace.server")
 
 
 class Following(Protocol):
@@ -63,11 +61,11 @@ class Node:
         """Apart from the desks: a stream that grows gets a new desk, and keeps its publisher."""
         self._journals: dict[str, Journal] = {}
         self._fj: dict[str, FjServer] = {}
+        self._reopening: set[asyncio.Task[Journal]] = set()
         self._sources: dict[str, JournalSource] = {}
         self._opening = asyncio.Lock()
-        self._pool = ThreadPoolExecutor(_DISK_THREADS, thread_name_prefix="headrace-disk")
-        self._waiting_pool = ThreadPoolExecutor(_WAITING_THREADS, thread_name_prefix="headrace-wait")
-        self._waiting = 0
+        self._pools = Pools()
+        self.in_pool, self.in_waiting_pool = self._pools.do, self._pools.wait
         self.replicas: dict[str, Following] = {}
         """How the copies of other nodes' streams are doing that this node keeps."""
         self.journal_replicas: dict[str, Following] = {}
@@ -80,46 +78,36 @@ class Node:
     def working(self) -> Iterator[None]:
         """While this block runs, a request is under way: stopping waits for it."""
         self.requests += 1
-        self.under_way += 1
+        self.begin_work()
         try:
             yield
         finally:
-            self.under_way -= 1
-            self.rest.set()
+            self.end_work()
 
-    async def in_pool(self, work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Do something that may touch the disk, while the loop goes on."""
-        return await self._loop.run_in_executor(self._pool, partial(work, *arguments, **named))
+    def begin_work(self) -> None:
+        """The same without a block: something is under way until `end_work`."""
+        self.under_way += 1
 
-    async def in_waiting_pool(self, work: Callable[[], T], undo: Callable[[T], None]) -> T:
-        """The same for what may wait for long: only so many may at a time.
-
-        If whoever asked goes meanwhile, `undo` gets what came of it.
-        """
-        if self._waiting >= _WAITING_THREADS:
-            raise Busy(f"{_WAITING_THREADS} requests wait for jobs already: try again later")
-        self._waiting += 1
-        waiting = self._loop.run_in_executor(self._waiting_pool, work)
-        waiting.add_done_callback(self._waited)
-        try:
-            return await asyncio.shield(waiting)
-        except asyncio.CancelledError:  # whoever asked has gone: what was found is given back
-            waiting.add_done_callback(lambda done: self._undo(done, undo))
-            raise
-
-    def _waited(self, done: asyncio.Future[Any]) -> None:
-        self._waiting -= 1
-
-    def _undo(self, done: asyncio.Future[T], undo: Callable[[T], None]) -> None:
-        if not done.cancelled() and done.exception() is None:
-            self._pool.submit(undo, done.result())
+    def end_work(self) -> None:
+        self.under_way -= 1
+        self.rest.set()
 
     async def stream(self, name: str, id: str | None = None) -> StreamDesk:  # noqa: A002
         """The desk of a stream that is there; NotFound if it is not, or has another id than this."""
-        desk = self._desks.get(name) or await self._open_desk(name)
-        if id is not None and id != desk.stream.log.meta.id:
-            raise NotFound(f"the stream {name!r} was dropped, and there is another one now: open it again")
-        return desk
+        return _meant(self._desks.get(name) or await self._open_desk(name), id)
+
+    def open_stream(self, name: str, id: str | None = None) -> StreamDesk | None:  # noqa: A002
+        """The same, without waiting: None if it has no desk yet."""
+        desk = self._desks.get(name)
+        return None if desk is None else _meant(desk, id)
+
+    async def present_stream(self, name: str, id: str | None = None) -> StreamDesk:  # noqa: A002
+        """The same for those who want to know what is there now, whoever has dropped or made it."""
+        if await self._was_dropped(name):
+            async with self._opening:
+                self._check()
+                await self._leave_dropped(name)
+        return await self.stream(name, id)
 
     async def _open_desk(self, name: str) -> StreamDesk:
         async with self._opening:
@@ -153,6 +141,7 @@ class Node:
             if not known:
                 self._check_new("stream", name, len(names), may_change)
             stream = await self.in_pool(self.store.ensure, name, config)
+            await self._leave_dropped(name)
             if stream.schema.equals(stream.log.schema):
                 await self.in_pool(stream.close)  # its desk has it open in its own way
             elif may_change:
@@ -169,7 +158,9 @@ class Node:
             names = await self.in_pool(self.store.streams)
             if name not in names:
                 self._check_new("stream", name, len(names), may_change)
-            return await self.in_pool(self.store.make, name, terms)
+            made = await self.in_pool(self.store.make, name, terms)
+            await self._leave_dropped(name)
+            return made
 
     async def grow_stream(self, name: str, terms: Terms, who: str | None = None) -> None:
         """Readers of a stream that grows end, and come again. `who` holds the publisher's lease."""
@@ -192,6 +183,19 @@ class Node:
             await self.in_pool(self.store.drop, name)
             self._leases.pop(name, None)
 
+    async def _leave_dropped(self, name: str) -> None:
+        """Close the desk of a stream that another process has dropped; there may be a new one of its name."""
+        if await self._was_dropped(name):
+            await self._close_desk(name)
+
+    async def _was_dropped(self, name: str) -> bool:
+        """Whether there is a desk, but not its stream any more."""
+        desk = self._desks.get(name)
+        try:
+            return desk is not None and desk.log.meta.id != (await self.in_pool(self.store.meta, name)).id
+        except NotFound:
+            return True
+
     async def _close_desk(self, name: str) -> None:
         desk = self._desks.pop(name, None)
         if desk is not None:
@@ -209,14 +213,21 @@ class Node:
 
     async def journal(self, name: str) -> Journal:
         journal = self._journals.get(name)
-        if journal is not None:
+        if journal is not None and journal.usable:
             return journal
         async with self._opening:
             self._check()
             if not await self.in_pool(self.store.has_journal, name):
                 raise NotFound(f"there is no journal {name!r}: PUT /journals/{name} makes it")
-            self._journals[name] = await self.in_pool(self.store.journal, name)
-            return self._journals[name]
+            return await self._open_journal(name)
+
+    async def _open_journal(self, name: str, settings: JournalSettings | None = None) -> Journal:
+        """It may have failed, and be another object now: then those who speak FJ go over to that."""
+        journal = self._journals[name] = await self.in_pool(self.store.journal, name, settings)
+        server = self._fj.get(name)
+        if server is not None and server.journal is not journal:
+            self._fj[name] = await server.hand_over(journal)
+        return journal
 
     async def journal_source(self, name: str) -> JournalSource:
         """A journal as the source of copies. It may be a copy itself."""
@@ -245,7 +256,7 @@ class Node:
                 self._check_new("journal", name, len(names), may_change)
             elif settings is not None and not may_change:
                 raise NoPermission(f"the journal {name!r} is there: its settings need the permission create")
-            self._journals[name] = await self.in_pool(self.store.journal, name, settings)
+            await self._open_journal(name, settings)
             return not known
 
     async def fj(self, name: str) -> FjServer:
@@ -253,7 +264,19 @@ class Node:
         journal = await self.journal(name)
         if name not in self._fj:
             self._fj[name] = FjServer.begin(journal)
+            self._fj[name].failed = partial(self._reopen_soon, name)
         return self._fj[name]
+
+    def _reopen_soon(self, name: str) -> None:
+        """For those who speak FJ, and do not ask the node for the journal each time."""
+        task = self._loop.create_task(self.journal(name))
+        self._reopening.add(task)
+        task.add_done_callback(self._reopened)
+
+    def _reopened(self, task: asyncio.Task[Journal]) -> None:
+        self._reopening.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.error("a journal that failed cannot be opened yet: %s", error)
 
     async def stop_fj(self) -> None:
         """Answer what was taken, and end all connections that speak FJ."""
@@ -286,8 +309,7 @@ class Node:
         await asyncio.gather(*(desk.close() for desk in self._desks.values()))
         await asyncio.gather(*(source.close() for source in self._sources.values()))
         await self.in_pool(self.store.close)
-        self._pool.shutdown(wait=True)
-        self._waiting_pool.shutdown(wait=False)
+        self._pools.close()
 
     def _check_new(self, what: str, name: str, there: int, may_change: bool) -> None:
         if not may_change:
@@ -298,3 +320,10 @@ class Node:
     def _check(self) -> None:
         if self.stopping:
             raise Closed("this node is stopping: try again later, or elsewhere")
+
+
+def _meant(desk: StreamDesk, id: str | None) -> StreamDesk:  # noqa: A002
+    if id is not None and id != desk.stream.log.meta.id:
+        name = desk.stream.name
+        raise NotFound(f"the stream {name!r} was dropped, and there is another one now: open it again")
+    return desk

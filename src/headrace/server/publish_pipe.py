@@ -3,7 +3,9 @@
     bytes ──► PipeRequests ──► waiting ──► one after the other: the stream's desk ──► begun ──► answers
 
 A request has its place at the desk before the next one is looked at, so their order is kept; it need not be
-answered by then, so those that came together are synced together.
+answered by then, so those that came together are synced together. All of that happens as the bytes come and
+as the desk answers, without a task or a future for each request: only while the desk has no room, or is not
+open yet, a task waits for it.
 
 What is half sent, and what waits, counts as held by the node; a peer that sends more before it was answered
 is not read from meanwhile, and one that stops in the middle of a request is cut off, as with HTTP.
@@ -15,8 +17,6 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -25,8 +25,11 @@ import msgspec
 from headrace.kernel.errors import Broken, HeadraceError
 from headrace.server.http_door import Visit
 from headrace.server.http_errors import status_of
-from headrace.server.http_publish import published_table, told, where
+from headrace.server.http_publish import told, where
 from headrace.server.node import Node
+from headrace.server.published_bodies import PublishedBodies
+from headrace.server.stream_desk import Work, publishing
+from headrace.stream.publisher import Publisher
 from headrace.wire.errors import ProtocolError
 from headrace.wire.pipe import (
     ANY,
@@ -45,12 +48,20 @@ _BEGUN_MAX = 64
 _logger = logging.getLogger("headrace.server")
 
 
-@dataclass(frozen=True, slots=True)
+_NOT_YET = object()
+
+
 class _Begun:
-    size: int
-    answer: asyncio.Future[Any]
-    tell: Callable[[Any], dict[str, Any]]
-    """What is answered, by what came of it."""
+    """A request that has its place."""
+
+    __slots__ = ("came", "size", "tell")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.came: Any = _NOT_YET
+        """What came of it; an exception, if it failed."""
+        self.tell: Callable[[Any], dict[str, Any]] = dict
+        """What is answered, by what came of it."""
 
 
 class PublishPipe(asyncio.Protocol):
@@ -71,13 +82,15 @@ class PublishPipe(asyncio.Protocol):
         self._producer = producer
         self._publisher = publisher
         self._requests = PipeRequests(node.limits.body_bytes)
+        self._bodies = PublishedBodies(node.limits)
         self._waiting: deque[PipeRequest | ProtocolError] = deque()
         self._begun: deque[_Begun] = deque()
-        self._under_way = ExitStack()
+        self._under_way = False
         """A pipe counts as one request that is under way, however many it has sent."""
         self._waiting_bytes = 0
         self._held = 0
-        self._working: asyncio.Task[None] | None = None
+        self._making_way: asyncio.Task[None] | None = None
+        """Waits until the first of those that wait can have its place."""
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._answers_taken = True
@@ -98,14 +111,13 @@ class PublishPipe(asyncio.Protocol):
         if self._requests.wrong is not None:
             came.append(self._requests.wrong)  # told when all before it is answered
             self._ending = True
-        if came and not self._busy:
-            self._under_way.enter_context(self._node.working())
-            self._node.requests -= 1
+        if came and not self._under_way:
+            self._under_way = True
+            self._node.begin_work()
         self._node.requests += len(came)
         self._waiting.extend(came)
         self._waiting_bytes += sum(map(_size, came))
         self._go_on()
-        self._bound()
         self._await_rest(bool(came))
 
     def pause_writing(self) -> None:
@@ -133,7 +145,7 @@ class PublishPipe(asyncio.Protocol):
 
     @property
     def _busy(self) -> bool:
-        return bool(self._waiting or self._begun or self._working is not None)
+        return bool(self._waiting or self._begun or self._making_way is not None)
 
     @property
     def _left(self) -> bool:
@@ -141,68 +153,89 @@ class PublishPipe(asyncio.Protocol):
         return self._ending and self._transport is None
 
     def _go_on(self) -> None:
+        """Answer what is done and give others their place, until neither goes any further."""
         if self._left:
             self._waiting.clear()
-        if self._working is None and self._waiting and len(self._begun) < _BEGUN_MAX:
-            self._working = asyncio.get_running_loop().create_task(self._work())
-
-    async def _work(self) -> None:
-        """Give each request its place at the desk."""
-        while self._waiting and len(self._begun) < _BEGUN_MAX and not self._left:
-            request = self._waiting.popleft()
-            begun = await self._begin(request)
-            self._begun.append(begun)
-            begun.answer.add_done_callback(self._answer)
-        self._working = None
-
-    async def _begin(self, request: PipeRequest | ProtocolError) -> _Begun:
-        try:
-            if isinstance(request, ProtocolError):
-                raise request
-            answer, tell = await self._wanted(request)
-        except Exception as error:
-            answer, tell = asyncio.get_running_loop().create_future(), dict
-            answer.set_exception(error)
-        return _Begun(_size(request), answer, tell)
-
-    async def _wanted(
-        self, request: PipeRequest
-    ) -> tuple[asyncio.Future[Any], Callable[[Any], dict[str, Any]]]:
-        desk = await self._node.stream(self._stream, self._id)
-        if request.verb is Verb.PUBLISH:
-            publishing = await desk.publish(
-                partial(published_table, request.body, self._node.limits),
-                len(request.body),
-                (self._producer, request.sequence),
-                at=None if request.base == ANY else request.base,
-                who=self._publisher,
-            )
-            return publishing, lambda done: told(desk.counted(done))
-        if request.verb is Verb.HEAD:
-            bits = key_bits(request.body)
-            moving = await desk.head(desk.stream.key_of(bits), who=self._publisher)
-            return moving, lambda done: {"head": bits}
-        if self._publisher is not None:
-            desk.lease.take(self._publisher)
-        return await desk.begin(where), dict
-
-    def _answer(self, _: asyncio.Future[Any]) -> None:
-        """Write the answers that are there, up to the first that is not."""
-        while self._begun and self._begun[0].answer.done():
-            begun = self._begun.popleft()
-            self._write(self._told(begun))
-            self._waiting_bytes -= begun.size
-        self._let_go()
-        self._go_on()
+        answered = False
+        while (done := self._answer_first()) or self._place_first():
+            answered = answered or done
+        if answered:
+            self._let_go()
         self._bound()
-        if not self._busy:
-            self._under_way.close()
+        if self._under_way and not self._busy:
+            self._under_way = False
+            self._node.end_work()
             if self._ending:
                 self.end()
 
+    def _answer_first(self) -> bool:
+        """Whether the first of those that have their place is done, and was answered."""
+        if not self._begun or self._begun[0].came is _NOT_YET:
+            return False
+        begun = self._begun.popleft()
+        self._write(self._told(begun))
+        self._waiting_bytes -= begun.size
+        return True
+
+    def _place_first(self) -> bool:
+        """Whether the first of those that wait has got its place, or failed to."""
+        if not self._waiting or self._making_way is not None or len(self._begun) >= _BEGUN_MAX:
+            return False
+        request = self._waiting[0]
+        begun = _Begun(_size(request))
+        try:
+            placed = self._place(request, begun)
+        except Exception as error:
+            begun.came, placed = error, True
+        if placed:
+            self._waiting.popleft()
+            self._begun.append(begun)
+        else:
+            self._making_way = asyncio.get_running_loop().create_task(self._make_way())
+        return placed
+
+    def _place(self, request: PipeRequest | ProtocolError, begun: _Begun) -> bool:
+        """Give it its place at the desk; False if that cannot be done at once."""
+        if isinstance(request, ProtocolError):
+            raise request
+        desk = self._node.open_stream(self._stream, self._id)
+        if desk is None:
+            return False
+        work: Work = where
+        if request.verb is Verb.PUBLISH:
+            once, at = (self._producer, request.sequence), None if request.base == ANY else request.base
+            work = publishing(partial(self._bodies.records, memoryview(request.body)), once, at)
+            begun.tell = lambda done: told(desk.counted(done))
+        elif request.verb is Verb.HEAD:
+            bits = key_bits(request.body)
+            work = partial(_move_head, desk.stream.key_of(bits))
+            begun.tell = lambda done: {"head": bits}
+        elif self._publisher is not None:
+            desk.lease.take(self._publisher)
+        check = None if request.verb is Verb.WHERE else partial(desk.lease.check, self._publisher)
+        return desk.place(work, len(request.body), partial(self._came, begun), check)
+
+    async def _make_way(self) -> None:
+        try:
+            await (await self._node.stream(self._stream, self._id)).room()
+        except Exception as error:  # which the first that waits is told
+            begun = _Begun(_size(self._waiting.popleft()))
+            begun.came = error
+            self._begun.append(begun)
+        self._making_way = None
+        self._go_on()
+
+    def _came(self, begun: _Begun, result: Any) -> None:
+        """The desk has done it."""
+        begun.came = result
+        if begun is self._begun[0]:
+            self._go_on()
+
     def _told(self, begun: _Begun) -> dict[str, Any]:
         try:
-            return begun.tell(begun.answer.result())
+            if isinstance(begun.came, Exception):
+                raise begun.came
+            return begun.tell(begun.came)
         except HeadraceError as error:
             answer = _error(error)
         except Exception as error:
@@ -242,6 +275,8 @@ class PublishPipe(asyncio.Protocol):
 
     def _await_rest(self, progress: bool) -> None:
         """A request that is half sent has to go on."""
+        if self._timer is None and not self._requests.held:
+            return
         if self._timer is not None and (progress or not self._requests.held):
             self._timer.cancel()
             self._timer = None
@@ -259,6 +294,10 @@ class PublishPipe(asyncio.Protocol):
             self._transport.abort()
         else:
             self._await_rest(progress=False)
+
+
+def _move_head(key: Any, publisher: Publisher) -> None:
+    publisher.head(key)
 
 
 def _size(request: PipeRequest | ProtocolError) -> int:

@@ -13,19 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from headrace.kernel.errors import Closed, HeadraceError
+from headrace.kernel.errors import Busy, Closed, HeadraceError
 from headrace.log.cursor import Cursor
 from headrace.log.log import Log
+from headrace.log.segment_reader import Batch, Head
 from headrace.server.broadcast import Broadcast
 from headrace.server.publisher_lease import PublisherLease
 from headrace.server.sync_times import SyncTimes
@@ -33,15 +35,21 @@ from headrace.stream.publisher import Published, Publisher
 from headrace.stream.stream import Stream
 
 QUEUE_BYTES = 64 << 20
+_logger = logging.getLogger("headrace.server")
 _LOOK_S = 0.5
 """How often a thread that waits looks whether it is over."""
 
 
-@dataclass(slots=True)
-class _Wanted:
-    work: Callable[[Publisher], Any]
+Work = Callable[[Publisher], Any]
+Answer = Callable[[Any], None]
+"""Is given what came of something, in the loop: an exception, if it failed."""
+Check = Callable[[], None]
+
+
+class _Wanted(NamedTuple):
+    work: Work
     size: int
-    answer: asyncio.Future[Any]
+    answer: Answer
 
 
 class Copying(Protocol):
@@ -80,38 +88,18 @@ class StreamDesk:
         self._held_elsewhere.set()
         self._closing = False
         self._moved = asyncio.Event()
-
-    async def publish(
-        self,
-        unpack: Callable[[], pa.Table],
-        size: int,
-        once: tuple[str, int] | None = None,
-        *,
-        at: int | None = None,
-        who: str | None = None,
-    ) -> asyncio.Future[tuple[Published, int]]:
-        """Publish a table. `who` holds the publisher's lease.
-
-        When this returns, it has its place behind all that came before (see `begin`). What it answers is
-        there when it is durable, and is to be `counted`. The table is unpacked by the publishing thread:
-        handing it to another first costs more than that. `size` is what is held until then.
-        """
-
-        def work(publisher: Publisher) -> tuple[Published, int]:
-            table = unpack()
-            return publisher.publish_batch(table, once=once, at=at), table.nbytes
-
-        return await self.begin(work, size, lambda: self.lease.check(who))
+        self._lone = False
+        """Whether the publishing thread has one thing to do only."""
+        self._awaited = False
+        """Whether anybody has asked for the next move since the last one."""
 
     def counted(self, done: tuple[Published, int]) -> Published:
-        published, table_bytes = done
+        """What came of `publishing`, in the figures of the stream."""
+        published, records_bytes = done
         if not published.repeated:
             self.published_entries += published.next_index - published.base_index
-            self.published_bytes += table_bytes
+            self.published_bytes += records_bytes
         return published
-
-    async def head(self, key: Any, who: str | None = None) -> asyncio.Future[None]:
-        return await self.begin(lambda publisher: publisher.head(key), 0, lambda: self.lease.check(who))
 
     @property
     def log(self) -> Log:
@@ -124,8 +112,8 @@ class StreamDesk:
     def next_move(self) -> asyncio.Event:
         """Set when the stream moves after now, or is closed: taken before looking, waited for after."""
         if self._watching is None:
-            self._watching = threading.Thread(target=self._watch, name="headrace-watch", daemon=True)
-            self._watching.start()
+            self._watching = begun(self._watch, "headrace-watch")
+        self._awaited = True
         return self._moved
 
     def end_followers(self) -> None:
@@ -151,41 +139,41 @@ class StreamDesk:
 
     # --- in the loop
 
-    async def ask(self, work: Callable[[Publisher], Any], size: int = 0) -> Any:
+    async def ask(self, work: Work, size: int = 0, check: Check | None = None) -> Any:
         """Have something done by the publishing thread; answered when everything before it is durable."""
-        return await (await self.begin(work, size))
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        while not self.place(work, size, partial(_settle, answer), check):
+            await self.room()
+        return await answer
 
-    async def begin(
-        self, work: Callable[[Publisher], Any], size: int = 0, check: Callable[[], None] = lambda: None
-    ) -> asyncio.Future[Any]:
-        """The same, in two steps: when this returns, it has its place in the order. It waits for room only.
+    def place(self, work: Work, size: int, answer: Answer, check: Check | None) -> bool:
+        """The same without waiting: give it its place behind all that came before. False: there is no room.
 
-        `check` says, by raising, whether it may still be done then.
+        `size` is what is held until it is answered. `check` says, by raising, whether it may be done.
         """
-        while self._queued_bytes >= QUEUE_BYTES and not self._closing:
+        if self._closing:
+            raise Closed(f"the stream {self.stream.name!r} is being closed: try again later")
+        if self._queued_bytes >= QUEUE_BYTES:
+            return False
+        if check is not None:
+            check()
+        if self._publishing is None:
+            self._publishing = begun(self._publish, "headrace-publish")
+        self._queued_bytes += size
+        self._queue.put(_Wanted(work, size, answer))
+        return True
+
+    async def room(self) -> None:
+        """Wait until there may be room."""
+        if self._queued_bytes >= QUEUE_BYTES and not self._closing:
             room: asyncio.Future[None] = self._loop.create_future()
             self._waiting.append(room)
             await room
-        if self._closing:
-            raise Closed(f"the stream {self.stream.name!r} is being closed: try again later")
-        check()
-        self._queued_bytes += size
-        if self._publishing is None:
-            self._publishing = threading.Thread(target=self._publish, name="headrace-publish", daemon=True)
-            self._publishing.start()
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.put(_Wanted(work, size, answer))
-        return answer
 
     def _answer(self, answered: list[tuple[_Wanted, Any]]) -> None:
         for wanted, result in answered:
             self._queued_bytes -= wanted.size
-            if wanted.answer.done():  # whoever asked has gone
-                continue
-            if isinstance(result, BaseException):
-                wanted.answer.set_exception(result)
-            else:
-                wanted.answer.set_result(result)
+            wanted.answer(result)
         self._tell_room()
 
     def _tell_room(self) -> None:
@@ -197,6 +185,7 @@ class StreamDesk:
 
     def _notify(self) -> None:
         """Wake those who wait now; those who come later wait for the next time."""
+        self._awaited = False
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
@@ -211,17 +200,19 @@ class StreamDesk:
                 taken.append(self._queue.get())
             ending = None in taken
             wanted = [each for each in taken if each is not None]
+            self._lone = len(wanted) == 1
             results: list[Any] = []
             for each in wanted:
                 try:
                     if publisher is None:
-                        publisher = self.stream.publisher(background=False, told=self.broadcast.told)
+                        publisher = self.stream.publisher(background=False, told=self._told)
                         self._held_elsewhere.clear()
                     results.append(each.work(publisher))
                 except Exception as error:
                     results.append(error)
             if wanted:
-                self._tell_readers()
+                self.broadcast.pass_on()
+                self._tell_waiting()
             try:
                 if publisher is not None and wanted:
                     began = time.monotonic()
@@ -236,25 +227,88 @@ class StreamDesk:
         if publisher is not None:
             publisher.close()
 
-    def _tell_readers(self) -> None:
-        """The stream has moved: they may read, before it is synced as readers of a directory may."""
-        self.broadcast.read()
-        if self._watching is not None:
+    def _told(self, items: Sequence[Batch | Head]) -> None:
+        """These were written: readers may have them before they are synced, as readers of a directory may.
+
+        What came alone goes on at once; of what came together all goes on in one go.
+        """
+        self.broadcast.told(items)
+        if self._lone and items:
+            self.broadcast.pass_on()
+
+    def _tell_waiting(self) -> None:
+        """The stream has moved: who waits for that may read."""
+        if self._awaited:  # who asks for the next move from now on looks after that, and finds it
             self._soon(self._notify)
 
     def _watch(self) -> None:
-        """Tell readers of what others publish; while this desk does, nobody else can."""
+        """Tell readers of what others publish.
+
+        While this desk does, nobody else can, and the files are not watched: every write would wake the
+        thread that watches them for the whole process, to no end. Whatever fails, readers are woken, so that
+        each finds out by itself, and watching begins again.
+        """
+        told = ""
+        while not self._closing:
+            try:
+                if self._held_elsewhere.wait(_LOOK_S):
+                    self._watch_others()
+            except Exception as error:
+                if str(error) != told:
+                    _logger.error("the stream %s cannot be watched now: %s", self.stream.name, error)
+                told = str(error)
+                time.sleep(_LOOK_S)
+                self._soon(self._notify)
+
+    def _watch_others(self) -> None:
         cursor = self._watched = self.stream.log.cursor(self.stream.log.next_index)
         try:
-            while not self._closing:
-                if self._held_elsewhere.wait(_LOOK_S) and cursor.wait(_LOOK_S):
-                    self._tell_readers()
+            moved = True  # perhaps, before the cursor was there
+            while self._held_elsewhere.is_set() and not self._closing:
+                if moved:
+                    self.broadcast.read()
+                    self._tell_waiting()
+                moved = cursor.wait(_LOOK_S)
         finally:
             cursor.close()
 
     def _soon(self, call: Callable[..., None], *arguments: Any) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def publishing(
+    unpack: Callable[[], pa.RecordBatch | pa.Table], once: tuple[str, int] | None, at: int | None
+) -> Callable[[Publisher], tuple[Published, int]]:
+    """Publishes entries; what comes of it is to be `counted`.
+
+    They are unpacked by the publishing thread: handing them to another first costs more than that.
+    """
+
+    def work(publisher: Publisher) -> tuple[Published, int]:
+        records = unpack()
+        return publisher.publish_batch(records, once=once, at=at), records.nbytes
+
+    return work
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if answer.done():  # whoever asked has gone
+        return
+    if isinstance(result, BaseException):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)
+
+
+def begun(work: Callable[[], None], name: str) -> threading.Thread:
+    """A thread that is at work, or Busy: whoever comes next tries again."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise Busy(f"this process has as many threads as it may ({error}): try again later") from error
+    return thread
 
 
 def _let_go(publisher: Publisher | None) -> None:

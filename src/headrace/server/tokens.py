@@ -84,6 +84,8 @@ class TokenFile:
         now_us = self._clock.now_us()
         secret = PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
         expires_us = None if expires is None else now_us + microseconds(expires)
+        if expires_us is not None and expires_us <= now_us:
+            raise BadSettings(f"the token {name!r} would be of no use: let it expire later than now")
         token = Token(name, _hash(secret), grants, now_us, expires_us)
 
         def add(tokens: list[Token]) -> list[Token]:
@@ -128,12 +130,8 @@ class TokenFile:
         return stored.tokens
 
     def state(self) -> object:
-        """Changes when the file does."""
-        try:
-            found = self._path.stat()
-        except FileNotFoundError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        """Changes when the file does, or who may read it."""
+        return self._disk.state(self._path)
 
     def _change(self, change: Callable[[list[Token]], list[Token]]) -> None:
         with self._alone():

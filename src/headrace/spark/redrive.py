@@ -41,6 +41,11 @@ class Repaired:
     value: Data
     priority: int
 
+    @property
+    def renamed(self) -> str | None:
+        """None if it keeps its resource: bytes that are no text are not what Spark has seen of them."""
+        return None if self.resource == self.was else self.resource
+
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
@@ -73,7 +78,7 @@ def redrive(
     if dry_run or not chosen:
         return Redriven(journal, chosen, 0, dry_run)
     with place.opened() as opened, opened_journal(opened, journal) as jobs:
-        count = jobs.redrive_as([(job.id, job.resource, job.value, job.priority) for job in chosen])
+        count = jobs.redrive_as([(job.id, job.renamed, job.value, job.priority) for job in chosen])
     return Redriven(journal, chosen, count, dry_run)
 
 

@@ -18,7 +18,7 @@ from headrace.kernel.errors import HeadraceError
 from headrace.log.disk import Disk
 from headrace.log.keys import KeyColumn
 from headrace.log.log import Log
-from headrace.log.meta import Meta
+from headrace.log.meta import COPY_OF, Meta
 from headrace.log.segment_reader import Batch
 from headrace.log.settings import Retention
 from headrace.stream.errors import StreamExists
@@ -52,8 +52,9 @@ def make_stream(
     """Make a stream of these entries and of this type, with HEAD at least there; how many they are."""
     disk, aside, entries = Disk(), folder / "log", 0
     settings = replace(meta.settings, retention=Retention(), containers=None)  # all of it is to be kept
+    extra = {key: value for key, value in meta.extra.items() if key != COPY_OF}  # it is a stream of its own
     with Log.open(
-        aside, meta.schema, settings, order_by=meta.order_by, strict=meta.strict, extra=meta.extra
+        aside, meta.schema, settings, order_by=meta.order_by, strict=meta.strict, extra=extra
     ) as log:
         for batch in records:
             log.append(batch)

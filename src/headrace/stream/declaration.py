@@ -19,8 +19,9 @@ from typing import Any, Union, get_args, get_origin
 import pyarrow as pa
 
 from headrace.kernel.errors import BadSettings, SchemaMismatch
+from headrace.kernel.limits import FIELDS_MAX
 from headrace.stream.field import FieldType
-from headrace.stream.plain import TIMESTAMP, arrow_field_type
+from headrace.stream.plain import TIMESTAMP, arrow_field_type, check_zones
 from headrace.stream.record import TAG, Variant, check_tags, is_record, merged_fields, variant_of
 from headrace.stream.types import field_type
 
@@ -94,15 +95,22 @@ def _variants(kind: Any) -> tuple[Variant, ...]:
 
 
 def _check_names(schema: pa.Schema, stored: bool) -> None:
-    for name in schema.names:
-        if schema.names.count(name) > 1:
+    if len(schema) > FIELDS_MAX:
+        raise SchemaMismatch(f"the schema has {len(schema)} fields; {FIELDS_MAX} are allowed")
+    names = set[str]()
+    for field in schema:
+        name = field.name
+        if name in names:
             raise SchemaMismatch(f"the schema has two fields {name!r}")
+        names.add(name)
         if name.startswith("_") and not stored:
             raise SchemaMismatch(f"the field {name!r}: names that begin with '_' are headrace's own")
-        if getattr(schema.field(name).type, "unit", None) == "ns":
+        if getattr(field.type, "unit", None) == "ns":
             raise SchemaMismatch(
                 f"the field {name!r} counts nanoseconds, which Python's times do not: take 'us'"
             )
+        if not stored:
+            check_zones(field.type, f"the field {name!r}")
 
 
 def _key_column(column: FieldType, name: str, variants: Sequence[Variant]) -> FieldType:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice, repeat
 from typing import Any, Literal
 
 import msgspec
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.log.segment_reader import Batch
-from headrace.stream.columns import from_array
+from headrace.stream.columns import ValueColumns
 from headrace.stream.declaration import DATA, KEY, Declaration
 from headrace.stream.errors import UnknownVariant
-from headrace.stream.record import TAG, Variant, builder
+from headrace.stream.objects import PIECE_ROWS, dict_builder, pieces
+from headrace.stream.record import TAG
 
 OnUnknown = Literal["error", "skip", "raw"]
 _CHUNK_ROWS = 4096
@@ -42,93 +44,86 @@ class EntryMaker:
     def __init__(self, declaration: Declaration, on_unknown: OnUnknown = "error") -> None:
         self._declaration = declaration
         self._on_unknown = on_unknown
-        self._builders = {variant.tag: builder(variant) for variant in declaration.variants}
+        self._builders = {variant.tag: variant.builder() for variant in declaration.variants}
 
     def entries(self, batch: Batch) -> Iterator[Entry]:
-        """The batch's entries, made a few thousand at a time: more would leave the processor's cache."""
+        """The batch's entries."""
+        return chain.from_iterable(self.runs(batch))
+
+    def runs(self, batch: Batch) -> Iterator[Iterator[Entry]]:
+        """The same in runs, so that whoever wants them all asks no Python for each."""
         for start in range(batch.base_index, batch.next_index, _CHUNK_ROWS):
             yield from self._chunk(batch.slice(start, start + _CHUNK_ROWS))
 
     def keys_and_values(self, records: pa.RecordBatch) -> tuple[list[Any], list[Any]]:
         """Of a stream with an order key: the keys and the values of all rows."""
-        columns = dict[str, list[Any]]()
-        values = self._values(records, columns)
+        columns = self._columns(records)
+        values = list(chain.from_iterable(self._values(columns)))
         assert self._declaration.order_by is not None
-        return self._column(records, self._declaration.order_by, columns), values
+        return columns[self._declaration.order_by], values
 
     def values(self, records: pa.RecordBatch) -> list[Any]:
         """The values of all rows."""
-        return self._values(records, {})
+        return list(chain.from_iterable(self._values(self._columns(records))))
 
-    def _chunk(self, batch: Batch) -> list[Entry]:
-        indexes = list(range(batch.base_index, batch.next_index))
-        if self._declaration.order_by is None:
-            made = map(Entry, indexes, indexes, self.values(batch.records))
-        else:
-            made = map(Entry, indexes, *self.keys_and_values(batch.records))
-        if self._on_unknown == "skip" and self._declaration.polymorphic:
-            return [entry for entry in made if entry.value is not None]
-        return list(made)
+    def _columns(self, records: pa.RecordBatch) -> ValueColumns:
+        return ValueColumns(records, self._declaration.columns)
 
-    def _values(self, records: pa.RecordBatch, columns: dict[str, list[Any]]) -> list[Any]:
+    def _chunk(self, batch: Batch) -> Iterator[Iterator[Entry]]:
+        """Entries are made as they are asked for: one that is let go leaves its room to the next."""
+        columns = self._columns(batch.records)
+        indexes = keys = list(range(batch.base_index, batch.next_index))
+        values = self._values(columns)
+        if self._declaration.order_by is not None:
+            keys = columns[self._declaration.order_by]
+        skipping = self._on_unknown == "skip" and self._declaration.polymorphic
+        at = 0
+        for piece in values:
+            stop = at + len(piece)
+            whole = len(piece) == len(indexes)
+            places = (indexes, keys) if whole else (indexes[at:stop], keys[at:stop])
+            made = map(Entry, *places, piece)
+            yield (entry for entry in made if entry.value is not None) if skipping else made
+            del piece, made  # before the next ones are made: fewer are alive at once (see `objects`)
+            at = stop
+
+    def _values(self, columns: ValueColumns) -> Iterable[list[Any]]:
+        """The values in pieces, each made when it is asked for."""
         declaration = self._declaration
         if declaration.raw:
-            return self._column(records, DATA, columns)
+            return (columns[DATA],)
         if declaration.polymorphic:
-            return self._variants(records)
+            return self._variants(columns.records)
         if declaration.variants:
             variant = declaration.variants[0]
-            made = [self._column(records, name, columns) for name in variant.fields]
-            return self._builders[variant.tag](made)
-        return self._dicts(records)
+            return map(self._builders[variant.tag], pieces([columns[name] for name in variant.fields]))
+        return self._dicts(columns)
 
-    def _dicts(self, records: pa.RecordBatch) -> list[Any]:
-        names = [name for name in records.schema.names if name != KEY]
-        columns = [self._column(records, name, {}) for name in names]
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    def _dicts(self, columns: ValueColumns) -> Iterator[list[Any]]:
+        names = tuple(name for name in columns.names if name != KEY)
+        return map(dict_builder(names), pieces([columns[name] for name in names]))
 
-    def _column(self, records: pa.RecordBatch, name: str, made: dict[str, list[Any]]) -> list[Any]:
-        """One column's values; the order key is usually a field as well, and made only once."""
-        if name not in made:
-            at = records.schema.get_field_index(name)
-            kind = self._declaration.columns.get(name)
-            if at < 0:
-                made[name] = [None] * records.num_rows
-            elif kind is None:  # a column that only an unknown variant has
-                made[name] = records.column(at).to_pylist()
-            else:
-                made[name] = from_array(records.column(at), kind)
-        return made[name]
-
-    def _variants(self, records: pa.RecordBatch) -> list[Any]:
-        """Objects of several classes: made class by class, then put in order."""
+    def _variants(self, records: pa.RecordBatch) -> Iterator[list[Any]]:
+        """Objects of several classes: made class by class, and taken in order."""
         tags = records.column(records.schema.get_field_index(TAG))
-        values: list[Any] = [None] * records.num_rows
+        made = {}
         for tag in pc.unique(tags).to_pylist():
             rows = pc.indices_nonzero(pc.equal(tags, tag))
-            objects = self._objects(tag, records.take(rows))
-            for row, value in zip(rows.to_pylist(), objects, strict=True):
-                values[row] = value
-        return values
+            made[tag] = chain.from_iterable(self._objects(tag, records.take(rows)))
+        values = map(next, map(made.__getitem__, tags.to_pylist()), repeat(None))
+        return iter(lambda: list(islice(values, PIECE_ROWS)), [])
 
-    def _objects(self, tag: str, records: pa.RecordBatch) -> list[Any]:
+    def _objects(self, tag: str, records: pa.RecordBatch) -> Iterable[list[Any]]:
         variant = self._declaration.variant(tag)
         if variant is not None:
-            return self._builders[tag](self._columns_of(variant, records))
+            columns = ValueColumns(records, variant.fields)
+            return map(self._builders[tag], pieces([columns[name] for name in variant.fields]))
         if not self._declaration.variants or self._on_unknown == "raw":
-            return self._dicts(records)
+            return self._dicts(self._columns(records))
         if self._on_unknown == "skip":
-            return [None] * records.num_rows
+            return ()
         known = ", ".join(variant.tag for variant in self._declaration.variants)
         raise UnknownVariant(
             f"an entry is a {tag}, which this program does not know (it knows {known}): "
             "update its type, or listen with on_unknown='skip' or 'raw'"
         )
-
-    def _columns_of(self, variant: Variant, records: pa.RecordBatch) -> list[list[Any]]:
-        columns = []
-        for name, kind in variant.fields.items():
-            at = records.schema.get_field_index(name)
-            column = from_array(records.column(at), kind) if at >= 0 else [None] * records.num_rows
-            columns.append(column)
-        return columns

@@ -18,7 +18,7 @@ import pyarrow as pa
 from headrace.stream.columns import to_array
 from headrace.stream.declaration import Declaration
 from headrace.stream.evolve import through
-from headrace.stream.taking import make_taking
+from headrace.stream.taking import Room, make_taking
 
 _NEVER = 1 << 62
 
@@ -31,7 +31,7 @@ class Gathered:
         self._declaration = declaration
         self._schema = schema
         self._columns: list[list[Any]] = [[] for _ in declaration.columns]
-        taking = make_taking(declaration, self._columns, _Nobody(), _NEVER, strict=False)
+        taking = make_taking(declaration, self._columns, _Nobody(), Room(_NEVER), strict=False)
         taking.resume(0, None, False)
         self.take = taking.publish
 
@@ -57,7 +57,7 @@ class _Nobody:
 
     def wake(self) -> None: ...
 
-    def flush(self) -> None: ...
+    def overflow(self) -> None: ...
 
     def take_back(self) -> bool:
         return False

@@ -4,6 +4,10 @@
 caught up with it: it says how far it has read (`upto`), and opening it reads the ids that are missing and
 forgets those of entries that a crash took away. So it needs no sync of its own and is exact after any crash.
 
+Each change is a transaction in which it is looked whether the log is still this writer's. One that was taken
+over while it hung in a write can so not add ids of entries that went into a file which nobody reads: its
+transaction ends before that of the new writer, which catches up, or is refused.
+
 SQLite keeps its pages on disk and a bounded cache of them, so memory does not grow with the ids. It has no
 checksums of its own: an index that cannot be read is made again from the log, but a bit that flips inside an
 id on disk is not noticed here (it would be in the log).
@@ -12,7 +16,8 @@ id on disk is not noticed here (it would be in the log).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +36,7 @@ CREATE TABLE IF NOT EXISTS state (one INTEGER PRIMARY KEY CHECK (one = 1), log T
 
 def open_ids(log: Log, field: str, window: int | None = None) -> UniqueIds:
     """The ids of the stream in this log."""
-    return UniqueIds(DiskIds(log, field), window)
+    return UniqueIds(DiskIds(log, field), log.schema.field(field).type, window)
 
 
 class DiskIds:
@@ -40,6 +45,7 @@ class DiskIds:
     def __init__(self, log: Log, field: str) -> None:
         self._log = log
         self._field = field
+        self._owner = _owner(log, field)
         self._database = _open(log.path / IDS_FILE)
         self._surely(self._catch_up)
 
@@ -58,6 +64,7 @@ class DiskIds:
         try:
             return work()
         except sqlite3.Error:
+            self._log.check()  # it is not ours to remove if the log is not
             self._database.close()
             _remove(self._log.path / IDS_FILE)
         try:
@@ -76,30 +83,45 @@ class DiskIds:
             found.update(self._database.execute(f"SELECT id, entry FROM ids WHERE id IN ({marks})", part))
         return found
 
-    def _insert(self, pairs: Iterable[tuple[Any, int]], upto: int) -> None:
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """A transaction of whoever holds the log; Fenced if that is somebody else by now."""
         with self._database:
+            self._database.execute("BEGIN IMMEDIATE")
+            self._log.check()
+            yield
+
+    def _insert(self, pairs: Iterable[tuple[Any, int]], upto: int) -> None:
+        with self._changing():
             self._database.executemany("INSERT OR REPLACE INTO ids VALUES (?, ?)", pairs)
             self._database.execute("UPDATE state SET upto = ?", (upto,))
 
     def _catch_up(self) -> None:
         """Make the index say what the log says."""
-        row = self._database.execute("SELECT log, upto FROM state").fetchone()
-        if row is None or row[0] != self._log.meta.id:
-            with self._database:
+        next_index = self._log.next_index
+        with self._changing():
+            row = self._database.execute("SELECT log, upto FROM state").fetchone()
+            if row is None or row[0] != self._owner:
                 self._database.execute("DELETE FROM ids")
-                self._database.execute("INSERT OR REPLACE INTO state VALUES (1, ?, 0)", (self._log.meta.id,))
-            row = (None, 0)
-        upto, next_index = row[1], self._log.next_index
-        if upto > next_index:  # the log lost what was never durable, or was truncated
-            with self._database:
+                self._database.execute("INSERT OR REPLACE INTO state VALUES (1, ?, 0)", (self._owner,))
+                row = (None, 0)
+            upto = row[1]
+            if upto > next_index:  # the log lost what was never durable, or was truncated
                 self._database.execute("DELETE FROM ids WHERE entry >= ?", (next_index,))
                 self._database.execute("UPDATE state SET upto = ?", (next_index,))
-            upto = next_index
+                upto = next_index
         start = max(upto, self._log.first_index)
         for batch in self._log.read(start, columns=[self._field], on_damage=lambda damage: None):
             values = plain_ids(batch.records.column(0))
             indexes = range(batch.base_index, batch.next_index)
             self._insert(zip(values, indexes, strict=True), batch.next_index)
+
+
+def _owner(log: Log, field: str) -> str:
+    """What an index is for: this log. Times in other units than microseconds were mixed with such once, and
+    an index that has these is not believed any more."""
+    unit = getattr(log.schema.field(field).type, "unit", "us")
+    return log.meta.id if unit == "us" else f"{log.meta.id} in {unit}"
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -22,7 +22,7 @@ from headrace.log.segment_reader import Head as LogHead
 from headrace.stream.declaration import Declaration
 from headrace.stream.entry import Entry, EntryMaker, Head, OnUnknown
 from headrace.stream.listener import Listener
-from headrace.stream.places import START, Place
+from headrace.stream.places import START, Place, check_count
 from headrace.stream.scan import Scanning
 
 
@@ -67,9 +67,11 @@ class Listening(ABC):
         on_damage: OnDamage | None = None,
     ) -> Iterator[Entry]:
         """The entries from `start`: until a place, so many of them, or for ever with `follow`."""
+        check_count(count)
         maker = EntryMaker(self._declaration, on_unknown)
         batches = self.listen_batches(start, until=until, follow=follow, on_damage=on_damage)
-        return islice(chain.from_iterable(map(maker.entries, batches)), count)
+        entries = chain.from_iterable(chain.from_iterable(map(maker.runs, batches)))
+        return entries if count is None else islice(entries, count)
 
     def listen_batches(
         self,
@@ -109,6 +111,7 @@ class Listening(ABC):
     ) -> Listener:
         """Call `callback` for each entry, in a thread of its own, until it is told to stop."""
         self._check()
+        check_count(count)
         scan = self._scan(start, until, follow=True, on_damage=on_damage)
         maker = EntryMaker(self._declaration, on_unknown)
         listener = Listener(scan, maker, callback, on_head, self.key_of, count)
@@ -145,13 +148,15 @@ class Listening(ABC):
         scan = self._scan(start, until, follow=follow, columns=columns, on_damage=on_damage)
         try:
             while not scan.done:
-                if scan.stopped:
-                    return
-                item = scan.next()
+                item = None if scan.stopped else scan.next()
                 if item is not None:
                     yield item
-                elif not scan.done and (not follow or (not scan.wait() and scan.stopped)):
+                elif scan.stopped and not follow:
+                    raise Closed(f"the stream {self.name!r} was closed before all of it was read")
+                elif scan.stopped or not (follow or scan.done):
                     return
+                elif not scan.done:
+                    scan.wait()
         finally:
             scan.close()
 

@@ -17,6 +17,12 @@ START: Literal["start"] = "start"
 END: Literal["end"] = "end"
 
 
+def check_count(count: object) -> None:
+    """Refuse what is no number of entries to listen to."""
+    if count is not None and (not isinstance(count, int) or count < 0):
+        raise Refused(f"count is a number of entries from 0 on, not {count!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class AtKey:
     key: Any

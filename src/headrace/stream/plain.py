@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.kernel.errors import SchemaMismatch
 from headrace.stream.field import BadValue, FieldType, shown
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -50,6 +51,17 @@ def instant(value: dt.datetime) -> dt.datetime:
         return value.astimezone(dt.UTC)
     except OverflowError:
         raise BadValue(f"{value} is outside the years 1 to 9999 in UTC") from None
+
+
+def check_zones(kind: pa.DataType, where: str) -> None:
+    """Refuse time zones, at any depth, that are not known here: their times could not be given back."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        try:
+            pa.scalar(0, kind).as_py()
+        except (LookupError, ValueError, pa.ArrowException):  # whoever looks it up has an error of its own
+            raise SchemaMismatch(f"{where}: the time zone {kind.tz!r} is not known") from None
+    for at in range(kind.num_fields):
+        check_zones(kind.field(at).type, where)
 
 
 def _duration(value: dt.timedelta) -> dt.timedelta:

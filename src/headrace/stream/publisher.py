@@ -12,7 +12,7 @@ large batches. `durable_index` tells how far they are safe. A publisher is for o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -22,12 +22,14 @@ import pyarrow as pa
 from headrace.kernel.errors import Fenced, HeadraceError, Refused
 from headrace.log.batcher import Batcher
 from headrace.log.keys import KeyColumn
+from headrace.log.settings import Settings
+from headrace.log.split import portions
 from headrace.log.target import Target
 from headrace.stream.declaration import Declaration
-from headrace.stream.errors import BadEntry
-from headrace.stream.gather import records_of
-from headrace.stream.tables import as_table
-from headrace.stream.taking import make_taking
+from headrace.stream.errors import BadEntry, DuplicateId
+from headrace.stream.gather import Gathered, records_of
+from headrace.stream.tables import as_table, looks_inside
+from headrace.stream.taking import Room, make_taking
 from headrace.stream.unique import UniqueIds, plain_ids
 
 FLUSH_BYTES = 16 << 20
@@ -72,13 +74,17 @@ class Publisher:
         self._closed = False
         self._schema = log.schema
         self._columns: list[list[Any]] = [[] for _ in declaration.columns]
+        self._whole = unique is None and not looks_inside(declaration)
+        self._required = [at for at, field in enumerate(log.schema) if not field.nullable]
         self._key = KeyColumn(log.schema, declaration.order_by) if declaration.order_by else None
+        containers = log.settings.containers
+        self._portion_bytes = containers.portion_bytes if containers else None
         self._batcher = Batcher(log, self._columns, self._to_batches, linger_s=0.0 if background else None)
         self._taking = make_taking(
             declaration,
             self._columns,
             self._batcher,
-            FLUSH_BYTES,
+            room_for(log.settings, self._publish_alone),
             strict=strict,
             check_id=unique.check if unique else None,
             forget_id=unique.forget_from if unique else lambda index: None,
@@ -99,7 +105,7 @@ class Publisher:
         that its first entry must get; Fenced, if somebody else has published meanwhile.
         """
         self._batcher.check()
-        records = as_table(table, self._schema, self._declaration)
+        records = self._records(table)
         base = self.next_index
         if once is not None and (last := self._log.last_commit(once[0])) and once[1] <= last.sequence:
             return Published(last.base_index, last.next_index, repeated=True)
@@ -126,6 +132,28 @@ class Publisher:
         finally:
             self._resume()
         return Published(base, base + records.num_rows, tuple(duplicates))
+
+    def _records(self, given: Any) -> pa.RecordBatch | pa.Table:
+        """What was given, in the stream's schema and checked. A batch that surely fits stays as it is."""
+        if (
+            self._whole
+            and isinstance(given, pa.RecordBatch)
+            and given.schema.equals(self._schema)
+            and not any(given.column(at).null_count for at in self._required)
+        ):
+            return given
+        return as_table(given, self._schema, self._declaration)
+
+    def _publish_alone(self, entry: Any) -> int:
+        """An entry that is large for a container: if it does not fit, it is refused here and now."""
+        alone = Gathered(self._declaration, self._schema)
+        alone.take(entry)
+        records = alone.records()
+        published = self.publish_batch(records)
+        if published.duplicates and self._unique is not None:
+            (found,) = self._unique.known(plain_ids(records.column(self._unique_by))).values()
+            raise DuplicateId(f"the id is in the stream already, at index {found}", found)
+        return published.base_index
 
     def known_ids(self, ids: Sequence[Any]) -> dict[Any, int]:
         """Where the entries with these unique ids are, of those that are in the stream."""
@@ -189,9 +217,9 @@ class Publisher:
         if self._unique is not None:
             self._unique.index_up_to(self._batcher.next_index)
 
-    def _to_batches(self, columns: list[list[Any]]) -> list[pa.RecordBatch]:
+    def _to_batches(self, columns: list[list[Any]]) -> Iterator[pa.RecordBatch]:
         try:
-            return [records_of(columns, self._declaration, self._schema)]
+            return portions(records_of(columns, self._declaration, self._schema), self._portion_bytes)
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             # Entries are checked when they are published: nothing should come here.
             for column in self._columns:
@@ -217,6 +245,12 @@ class Publisher:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def room_for(settings: Settings, alone: Callable[[Any], int]) -> Room:
+    """What a publisher gathers. A character of text may have four bytes: half a container, at most."""
+    containers = settings.containers
+    return Room(FLUSH_BYTES, containers.portion_bytes // 2 if containers else None, alone)
 
 
 def _without(table: pa.Table, rows: list[int]) -> pa.Table:

@@ -3,17 +3,12 @@
 A union is stored as all its variants' fields side by side, with the name of the variant in `_type`: a field
 that several variants have is one column (and must have one type in all of them); in rows of a variant
 without it, it is null.
-
-Making an object of a dataclass again calls neither `__init__` nor `__post_init__`, as copying does not: it
-sets the fields to what they were. A Struct's `__post_init__` is called: msgspec has no way around it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import types
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -23,6 +18,7 @@ import pyarrow as pa
 from headrace.kernel.errors import SchemaMismatch
 from headrace.stream.errors import UnknownVariant
 from headrace.stream.field import BadValue, FieldType
+from headrace.stream.objects import Build, builder
 from headrace.stream.types import field_type
 
 TAG = "_type"
@@ -38,6 +34,10 @@ class Variant:
     @property
     def tag(self) -> str:
         return self.cls.__name__
+
+    def builder(self) -> Build:
+        """What makes its objects of columns, one list for each field in order."""
+        return builder(self.cls, tuple(self.fields))
 
     def to_plain(self, value: Any) -> dict[str, Any]:
         plain = {}
@@ -103,7 +103,7 @@ def record_type(classes: Sequence[type], where: str) -> FieldType:
     """A dataclass, a Struct or a union of them as the type of a field: a struct."""
     variants = {cls: variant_of(cls) for cls in classes}
     check_tags(list(variants.values()))
-    builders = {variant.tag: (variant, builder(variant)) for variant in variants.values()}
+    builders = {variant.tag: (variant, variant.builder()) for variant in variants.values()}
     fields = merged_fields(list(variants.values()))
     arrow_fields = [pa.field(name, kind.arrow, kind.nullable) for name, kind in fields.items()]
     tagged = len(classes) > 1
@@ -149,58 +149,3 @@ def required_inside(variant: Variant) -> dict[str, list[str]]:
         for name, kind in variant.fields.items()
         for path, names in kind.requires.items()
     }
-
-
-def builder(variant: Variant) -> Callable[[list[list[Any]]], list[Any]]:
-    """What makes objects of columns, one list for each field in order."""
-    cls, names = variant.cls, tuple(variant.fields)
-    if issubclass(cls, msgspec.Struct):
-        if _takes_positions(cls):
-            return lambda columns: list(map(cls, *columns))
-        return lambda columns: [
-            cls(**dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)
-        ]
-    return _with_slots(cls, names) or _with_dict(cls, names)
-
-
-def _takes_positions(cls: type[msgspec.Struct]) -> bool:
-    """Whether all fields of a Struct can be given by position."""
-    return not any(
-        parameter.kind is parameter.KEYWORD_ONLY for parameter in inspect.signature(cls).parameters.values()
-    )
-
-
-def _with_slots(cls: type, names: tuple[str, ...]) -> Callable[[list[list[Any]]], list[Any]] | None:
-    """For a class with slots: objects are made as those of a plain twin, then change their class.
-
-    That is nearly three times as fast as a frozen dataclass's own `__init__`, which goes through
-    `object.__setattr__` for each field.
-    """
-    if getattr(cls, "__slots__", None) != names or cls.__mro__[1:] != (object,):
-        return None
-    if not all(isinstance(vars(cls).get(name), types.MemberDescriptorType) for name in names):
-        return None  # pickled by value it came without its slots, and only says that it has them
-    twin: Any = dataclasses.make_dataclass("Twin", [(name, Any) for name in names], slots=True)
-
-    def build(columns: list[list[Any]]) -> list[Any]:
-        made = list(map(twin, *columns))
-        for entry in made:
-            entry.__class__ = cls
-        return made
-
-    return build
-
-
-def _with_dict(cls: type, names: tuple[str, ...]) -> Callable[[list[list[Any]]], list[Any]]:
-    set_field = object.__setattr__
-
-    def build(columns: list[list[Any]]) -> list[Any]:
-        made = []
-        for row in zip(*columns, strict=True):
-            entry: Any = object.__new__(cls)
-            for name, value in zip(names, row, strict=True):
-                set_field(entry, name, value)
-            made.append(entry)
-        return made
-
-    return build

@@ -9,14 +9,14 @@ A stream opened this way takes no lock: any number of processes listen, and one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.kernel.errors import WriterTaken
+from headrace.kernel.errors import NotFound, WriterTaken
 from headrace.log.appender import Told
 from headrace.log.cursor import OnDamage
 from headrace.log.damage import Report
@@ -36,10 +36,13 @@ from headrace.stream.scan import Scan
 
 
 class Stream(Listening):
-    def __init__(self, name: str, path: Path, declaration: Declaration) -> None:
+    def __init__(
+        self, name: str, path: Path, declaration: Declaration, on_close: Callable[[Stream], None]
+    ) -> None:
         """Use `Store.stream`."""
         super().__init__(name, declaration)
         self._path = path
+        self._on_close = on_close
         self._log = Log.open(path, read_only=True)
         self._schema = check_evolution(self._log.meta, declaration, name)
         """What is in the stream and what is declared: entries are read through it."""
@@ -63,6 +66,10 @@ class Stream(Listening):
         except WriterTaken as error:
             raise PublisherTaken(f"stream {self.name!r}: {error}") from error
         try:
+            if log.meta.id != self._log.meta.id:  # what is declared here was never agreed on with that one
+                raise NotFound(
+                    f"the stream {self.name!r} was dropped, and there is another one now: open it again"
+                )
             schema = check_evolution(log.meta, self._declaration, self.name)
             extra = grown_extra(log.meta, self._declaration, self.name)
             if not schema.equals(log.schema) or extra != log.meta.extra:
@@ -127,6 +134,7 @@ class Stream(Listening):
         self._closed = True
         self._stop_listeners()
         with ExitStack() as closing:  # all of them are closed, even if one cannot flush
+            closing.callback(self._on_close, self)
             for log in (self._log, *self._older):
                 closing.callback(log.close)
             for publisher in list(self._publishers):

@@ -155,6 +155,14 @@ def _kind(arrow: pa.DataType) -> str:
     return next((name for name, tests in _KINDS.items() if any(test(arrow) for test in tests)), str(arrow))
 
 
+def looks_inside(declaration: Declaration) -> bool:
+    """Whether values can be wrong whose type is right: see `_check_values`."""
+    return declaration.polymorphic or any(
+        kind.has_choices or _TYPES.is_temporal(kind.arrow) or _TYPES.is_nested(kind.arrow)
+        for kind in declaration.columns.values()
+    )
+
+
 def _check_values(table: pa.Table, declaration: Declaration) -> None:
     for name, kind in declaration.columns.items():
         column = table.column(name)

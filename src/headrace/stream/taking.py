@@ -33,9 +33,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from headrace.kernel.errors import HeadraceError, KeyOrder
+from headrace.stream.columns import to_array
 from headrace.stream.declaration import KEY, Declaration
 from headrace.stream.errors import BadEntry
 from headrace.stream.field import BadValue, FieldType
@@ -57,9 +59,22 @@ class Waking(Protocol):
 
     def wake(self) -> None: ...
 
-    def flush(self) -> None: ...
+    def overflow(self) -> None: ...
 
     def take_back(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much is gathered before it must be written, and what is too large to be gathered with others.
+
+    An entry that may be refused for its size must not be taken in: it would be in the way of all behind it.
+    So one that has more than `entry_bytes`, where characters of text count as bytes, is given to `alone`.
+    """
+
+    flush_bytes: int
+    entry_bytes: int | None = None
+    alone: Callable[[Any], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +93,7 @@ def make_taking(
     declaration: Declaration,
     columns: Sequence[list[Any]],
     batcher: Waking,
-    flush_bytes: int,
+    room: Room,
     *,
     strict: bool,
     check_id: Callable[[Any, int], None] | None = None,
@@ -89,7 +104,8 @@ def make_taking(
     names = list(declaration.columns)
     scope: dict[str, Any] = {
         "batcher": batcher,
-        "flush_bytes": flush_bytes,
+        "flush_bytes": room.flush_bytes,
+        "alone": room.alone,
         "UTC": dt.UTC,
         "refuse_class": _refuser(declaration),
         "refuse_key": _refuse_key if not strict else _refuse_equal_key,
@@ -104,6 +120,7 @@ def make_taking(
         scope[f"add{at}"] = columns[at].append
         scope[f"check{at}"] = _checker(name, kind)
         scope[f"class{at}"] = kind.quick
+        scope[f"weigh{at}"] = partial(_weigh, kind)
     for number, variant in enumerate(declaration.variants):
         scope[f"cls{number}"] = variant.cls
         for name, kind in variant.fields.items():  # a variant's field may be stricter than its column
@@ -111,12 +128,14 @@ def make_taking(
                 kind = kind.required("the order key")
             scope[f"check{names.index(name)}_{number}"] = _checker(name, kind)
             scope[f"class{names.index(name)}_{number}"] = kind.quick
-    source = _source(declaration, names, strict, unique_by if check_id else None)
+    source = _source(declaration, names, strict, unique_by if check_id else None, room.entry_bytes)
     exec(compile(source, f"<publish {', '.join(names)}>", "exec"), scope)
     return Taking(*scope["make"]())
 
 
-def _source(declaration: Declaration, names: list[str], strict: bool, unique_by: str | None) -> str:
+def _source(
+    declaration: Declaration, names: list[str], strict: bool, unique_by: str | None, entry_bytes: int | None
+) -> str:
     lines: list[str] = []
     if declaration.variants:
         lines.append("cls = entry.__class__")
@@ -135,6 +154,12 @@ def _source(declaration: Declaration, names: list[str], strict: bool, unique_by:
     if declaration.key_function is not None:
         at = names.index(KEY)
         lines += [f"v{at} = key_of(entry)", *_check(at, declaration.columns[KEY], key=True)]
+    kinds = list(enumerate(declaration.columns.values()))
+    size = f"{_VALUE_BYTES * len(names)}"
+    size += "".join(f" + len(v{at} or '')" for at, kind in kinds if kind.sized)
+    if entry_bytes is not None:
+        hidden = "".join(f" + weigh{at}(v{at})" for at, kind in kinds if _is_hidden(kind))
+        lines.append(f"if {size}{hidden} > {entry_bytes}: return alone(entry)")
     if declaration.order_by is not None:
         lines.append(f"key = v{names.index(declaration.order_by)}")
         backwards = "key < last_key or (key == last_key and not at_head)" if strict else "key < last_key"
@@ -144,10 +169,9 @@ def _source(declaration: Declaration, names: list[str], strict: bool, unique_by:
     if declaration.order_by is not None:
         lines.append("prior_key = last_key; last_key = key" + ("; at_head = False" if strict else ""))
     lines.append("; ".join(f"add{at}(v{at})" for at in range(len(names))))
-    sized = [f" + len(v{at} or '')" for at, name in enumerate(names) if declaration.columns[name].sized]
     lines += [
         "index += 1",
-        f"bytes_left -= {_VALUE_BYTES * len(names)}{''.join(sized)}",
+        f"bytes_left -= {size}",
         "if batcher.idle: batcher.wake()",
         "if bytes_left <= 0: flush_now(index)",
         "return index",
@@ -202,6 +226,21 @@ def _check(at: int, kind: FieldType, suffix: str = "", *, key: bool = False) -> 
     if key and kind.quick is float:
         more += f" or v{at} != v{at}"
     return [f"if v{at}.__class__ is not class{at}{suffix}{more}: {check}"]
+
+
+def _is_hidden(kind: FieldType) -> bool:
+    """Whether values differ in size, and only Arrow can tell."""
+    if kind.sized or kind.choices is not None:
+        return False
+    try:
+        return not kind.arrow.bit_width
+    except ValueError:
+        return True
+
+
+def _weigh(kind: FieldType, value: Any) -> int:
+    size: int = to_array([value], kind).nbytes
+    return size
 
 
 def _checker(name: str, kind: FieldType) -> Callable[[Any], Any]:

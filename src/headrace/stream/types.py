@@ -33,7 +33,7 @@ import pyarrow as pa
 from headrace.kernel.errors import SchemaMismatch
 from headrace.stream.errors import UnknownVariant
 from headrace.stream.field import BadValue, FieldType, shown
-from headrace.stream.plain import PLAIN, fitting_decimal, instant, taking
+from headrace.stream.plain import PLAIN, check_zones, fitting_decimal, instant, taking
 
 
 def field_type(annotation: Any, where: str) -> FieldType:
@@ -68,6 +68,7 @@ def _narrowed(annotation: Any, arrow: pa.DataType, where: str) -> FieldType:
 
     if not _kindred(PLAIN[annotation].arrow, arrow):
         raise SchemaMismatch(f"{where}: {annotation.__name__} cannot be stored as {arrow}")
+    check_zones(arrow, where)
 
     def to_plain(value: Any) -> Any:
         if isinstance(value, dt.datetime):

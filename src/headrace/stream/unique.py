@@ -8,7 +8,6 @@ With a window only ids of the last so many entries are looked at; older ones may
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -19,8 +18,8 @@ from headrace.kernel.errors import BadSettings, Closed, SchemaMismatch
 from headrace.stream.declaration import Declaration
 from headrace.stream.errors import BadEntry, DuplicateId
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
+_PLAIN = (pa.int64(), pa.string(), pa.binary())
+"""Types whose values, once they are checked, are what SQLite keeps."""
 
 
 class IdIndex(Protocol):
@@ -38,8 +37,10 @@ class IdIndex(Protocol):
 class UniqueIds:
     """The ids of one stream. One thread publishes and another may index; a lock lets them take turns."""
 
-    def __init__(self, index: IdIndex, window: int | None = None) -> None:
+    def __init__(self, index: IdIndex, kind: pa.DataType, window: int | None = None) -> None:
+        """`kind`: the type of the ids."""
         self._index = index
+        self._kind = kind
         self._window = window
         self._lock = threading.Lock()
         self._recent: dict[Any, int] = {}
@@ -47,7 +48,7 @@ class UniqueIds:
 
     def check(self, value: Any, index: int) -> None:
         """Take note that the entry at `index` has this id, or raise DuplicateId."""
-        plain = plain_id(value)
+        plain = plain_id(value, self._kind)
         with self._lock:
             if self._closed:
                 raise Closed("the publisher is closed")
@@ -122,27 +123,27 @@ _ID_TYPES = (
 )
 
 
-def plain_id(value: Any) -> Any:
-    """An id as SQLite keeps it: times as numbers, so that they are the same in any zone."""
-    if isinstance(value, dt.datetime):
-        return (value - _EPOCH) // _MICROSECOND
-    if isinstance(value, dt.date):
-        return (value - _EPOCH.date()).days
+def plain_id(value: Any, kind: pa.DataType) -> Any:
+    """An id that `publish` has checked, as SQLite keeps it."""
     if value is None:
         raise BadEntry("the id is missing: in this stream every entry needs one")
-    return value
+    return value if kind in _PLAIN else plain_ids(pa.array([value], kind))[0]
 
 
 def plain_ids(column: pa.Array) -> list[Any]:
     """The ids of a column, as SQLite keeps them."""
     if column.null_count:
         raise SchemaMismatch(f"{column.null_count} ids are missing: in this stream every entry needs one")
-    plain = plain_type(column.type)
+    plain = plain_type(column.type)  # the same bits: a cast could refuse some
     return (column if plain == column.type else column.view(plain)).to_pylist()  # type: ignore[no-any-return]
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of ids as SQLite keeps them."""
-    if pa.types.is_timestamp(kind):
+    """The type of ids as SQLite keeps them: times as numbers, so that they are the same in any zone.
+
+    They count in the unit of their column. SQLite's integers are signed: those of 64 bits without a sign are
+    taken for signed ones.
+    """
+    if pa.types.is_timestamp(kind) or pa.types.is_uint64(kind):
         return pa.int64()
     return pa.int32() if pa.types.is_date32(kind) else kind

@@ -16,11 +16,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from headrace.wire.arrow_size import message_bytes
+from headrace.wire.arrow_size import END, message_bytes
 from headrace.wire.errors import ProtocolError
 
 Notes = dict[bytes, bytes]
-_END = struct.pack("<II", 0xFFFFFFFF, 0)
 _DIRECT_BYTES = 1 << 14
 """So much is worth being received where it belongs."""
 
@@ -39,6 +38,8 @@ class ArrowPieces:
     def feed(self, chunk: bytes) -> list[tuple[pa.RecordBatch, Notes]]:
         """The batches that are whole now; ProtocolError if this is no Arrow."""
         try:
+            if self._is_lone(chunk):
+                return self._lone(chunk)
             return list(self._fed(memoryview(self._waiting + chunk if self._waiting else chunk)))
         except (pa.ArrowException, OSError, struct.error, ValueError) as error:
             raise ProtocolError(f"what came is no Arrow IPC stream: {error}") from error
@@ -55,6 +56,20 @@ class ArrowPieces:
         self._partial.missing -= size
         return self.feed(b"") if not self._partial.missing else []
 
+    def _is_lone(self, chunk: bytes) -> bool:
+        """Whether it is just one message, as a follower that has caught up mostly gets."""
+        if self.schema is None or self._partial is not None or self._waiting:
+            return False
+        return message_bytes(chunk, 0) == len(chunk) != len(END)
+
+    def _lone(self, message: bytes) -> list[tuple[pa.RecordBatch, Notes]]:
+        reader = pa.ipc.open_stream(b"".join((self._preamble, message)))
+        try:
+            batch, notes = reader.read_next_batch_with_custom_metadata()
+        except StopIteration:  # it was none
+            return []
+        return [(batch, dict(notes or {}))]
+
     def _fed(self, data: memoryview) -> Iterator[tuple[pa.RecordBatch, Notes]]:
         self._waiting = b""
         if self._partial is not None:
@@ -67,7 +82,7 @@ class ArrowPieces:
             data = self._take_schema(data)
         whole, data = self._cut(data)
         if whole:
-            yield from _batches(pa.py_buffer(b"".join((self._preamble, whole, b"" if self.ended else _END))))
+            yield from _batches(pa.py_buffer(b"".join((self._preamble, whole, b"" if self.ended else END))))
         if not data:
             return
         size = None if self.schema is None else message_bytes(data, 0)
@@ -82,7 +97,7 @@ class ArrowPieces:
         if size is None or len(data) < size:
             return data
         self._preamble = bytes(data[:size])
-        self.schema = pa.ipc.open_stream(self._preamble + _END).schema
+        self.schema = pa.ipc.open_stream(self._preamble + END).schema
         return data[size:]
 
     def _cut(self, data: memoryview) -> tuple[memoryview, memoryview]:
@@ -90,7 +105,7 @@ class ArrowPieces:
         at = 0
         if self.schema is not None:
             while (size := message_bytes(data, at)) is not None and at + size <= len(data):
-                self.ended = self.ended or size == len(_END)
+                self.ended = self.ended or size == len(END)
                 at += size
         return data[:at], data[at:]
 
@@ -99,16 +114,16 @@ class _Partial:
     """A message of which a part has come, between the schema and the end that its reader wants."""
 
     def __init__(self, preamble: bytes, size: int) -> None:
-        self.buffer = pa.allocate_buffer(len(preamble) + size + len(_END))
+        self.buffer = pa.allocate_buffer(len(preamble) + size + len(END))
         self.missing = size
         self._view = memoryview(self.buffer).cast("B")
         self._view[: len(preamble)] = preamble
-        self._view[-len(_END) :] = _END
+        self._view[-len(END) :] = END
 
     @property
     def room(self) -> memoryview:
         """Where the rest of it goes."""
-        end = len(self._view) - len(_END)
+        end = len(self._view) - len(END)
         return self._view[end - self.missing : end]
 
     def fill(self, data: memoryview) -> memoryview:

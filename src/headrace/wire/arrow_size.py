@@ -16,6 +16,10 @@ import pyarrow as pa
 
 _U16, _U32, _I32, _I64 = (struct.Struct(code) for code in ("<H", "<I", "<i", "<q"))
 _BUFFER = struct.Struct("<qq")
+_MARK = b"\xff\xff\xff\xff"
+"""What every message begins with."""
+END = _MARK + bytes(4)
+"""What a stream ends with."""
 
 
 def unpacked_bytes(stream: bytes | memoryview) -> int:
@@ -27,7 +31,7 @@ def unpacked_bytes(stream: bytes | memoryview) -> int:
             message = reader.read_next_message()
         except StopIteration:
             return total
-        total += _unpacked(message)
+        total += unpacked_message(message)
 
 
 def message_bytes(data: bytes | bytearray | memoryview, at: int) -> int | None:
@@ -47,7 +51,20 @@ def message_bytes(data: bytes | bytearray | memoryview, at: int) -> int | None:
     return 8 + int(size) + body
 
 
-def _unpacked(message: pa.ipc.Message) -> int:
+def lone_batch(stream: memoryview, at: int) -> pa.ipc.Message | None:
+    """The record batch at this place of a stream, if it is all that comes there; None if it is not."""
+    try:
+        size = message_bytes(stream, at)
+        if size is None or stream[at : at + 4] != _MARK or stream[at + size :] != END:
+            return None
+        message = pa.ipc.read_message(pa.py_buffer(stream[at : at + size]))
+    except (pa.ArrowException, OSError, struct.error, ValueError):
+        return None
+    return message if message.type == "record batch" else None
+
+
+def unpacked_message(message: pa.ipc.Message) -> int:
+    """The same of one message."""
     if message.body is None:
         return 0
     size = int(message.body.size)

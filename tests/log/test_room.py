@@ -1,13 +1,17 @@
-"""Room that is reserved ahead of small durable appends: zeros that nobody takes for anything else."""
+"""Room ahead of appends: zeros that nobody takes for anything else, and blocks that nobody sees."""
 
 from __future__ import annotations
 
+import errno
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.crash.disks import FailingDisk
 
-from headrace.kernel.errors import HeadraceError
+from headrace.kernel.errors import DiskFull, HeadraceError
 from headrace.log import Containers, Log, Settings
 from headrace.log.disk import Disk, File
 from headrace.log.view import RESERVED_BYTES
@@ -103,6 +107,9 @@ class NoRoomAhead(Disk):
         def allocate(self, size: int, start: int = 0) -> None:
             raise HeadraceError("not here")
 
+        def take_blocks(self, size: int, start: int) -> None:
+            raise HeadraceError("nor these")
+
 
 def test_without_it_everything_works_as_well(tmp_path: Path) -> None:
     with Log.open(tmp_path / "log", ORDERS, disk=NoRoomAhead()) as log:
@@ -111,3 +118,84 @@ def test_without_it_everything_works_as_well(tmp_path: Path) -> None:
             log.sync()
         assert size(log) - written_bytes(log.path) < 64
         assert values(log) == list(range(5))
+
+
+def test_without_blocks_everything_works_as_well(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "log", RAW, disk=NoRoomAhead()) as log:
+        for fill in range(4):
+            log.append(blob(1 << 20, fill))
+            log.sync()
+        assert [data[0] for data in values(log)] == list(range(4))
+
+
+class NotesBlocks(FailingDisk):
+    """Knows how many blocks the active segment was given beyond its size. (File systems may give more.)"""
+
+    until = 0
+
+    @contextmanager
+    def around(self, operation: str, target: File | Path, **details: object) -> Iterator[None]:
+        with super().around(operation, target, **details):
+            yield
+        if operation in ("take_blocks", "truncate"):
+            self.until = details["size"]
+
+    def behind(self, log: Log) -> int:
+        return max(0, self.until - size(log))
+
+
+@pytest.mark.parametrize("durability", ["os", "interval", "fsync"])
+def test_large_appends_find_blocks_and_closing_gives_them_back(tmp_path: Path, durability: str) -> None:
+    disk = NotesBlocks()
+    with Log.open(tmp_path / "log", RAW, Settings(durability=durability), disk=disk) as log:
+        for fill in range(6):
+            log.append(blob(1 << 20, fill))
+        assert 1 << 20 < disk.behind(log) < 8 << 20
+        assert size(log) - written_bytes(log.path) < 64 + 8  # the file is as large as its frames
+        log.sync()
+        assert log.verify().ok
+        shutil.copytree(tmp_path / "log", tmp_path / "left")
+    assert disk.behind(log) == 0
+    for path in (tmp_path / "log", tmp_path / "left"):
+        with Log.open(path) as log:
+            assert log.recovery.cut_bytes == 0
+            assert [data[0] for data in values(log)] == list(range(6))
+
+
+def test_no_more_blocks_are_taken_than_are_written(tmp_path: Path) -> None:
+    disk = NotesBlocks()
+    with Log.open(tmp_path / "log", RAW, Settings(durability="os"), disk=disk) as log:
+        for length in (100, 500_000, 400_000):
+            log.append(blob(length))
+            assert disk.behind(log) == 0
+        for _ in range(12):
+            log.append(blob(3 << 20))
+            assert disk.behind(log) <= min(size(log), 8 << 20)
+        log.roll()
+        (final,) = (tmp_path / "log").glob("*.seg")
+        assert disk.until == final.stat().st_size  # it was cut there
+
+
+def test_containers_have_all_their_blocks(tmp_path: Path) -> None:
+    disk = FailingDisk(0, kinds=["take_blocks"])
+    settings = Settings(containers=Containers(bytes=8 << 20))
+    with Log.open(tmp_path / "log", RAW, settings, disk=disk) as log:
+        for _ in range(5):
+            log.append(blob(1 << 20))
+        assert log.next_index == 5
+    assert disk.count == 0
+
+
+def test_a_full_disk_takes_the_blocks_back_and_is_asked_again(tmp_path: Path) -> None:
+    disk = NotesBlocks(None, errno.ENOSPC, kinds=["write"], part=0.5)
+    with Log.open(tmp_path / "log", RAW, Settings(durability="os"), disk=disk) as log:
+        for _ in range(4):
+            log.append(blob(1 << 20, 1))
+        assert disk.behind(log) > 1 << 20
+        disk.fail_at = disk.count
+        with pytest.raises(DiskFull):
+            log.append(blob(1 << 20, 2))
+        assert disk.behind(log) == 0
+        log.append(blob(1 << 20, 3))
+        assert disk.behind(log) > 1 << 20
+        assert [data[0] for data in values(log)] == [1, 1, 1, 1, 3]
