@@ -51,6 +51,24 @@ def test_the_log_never_holds_much_more_than_what_is_alive(place: Path) -> None:
         assert journal.stats().log_events <= 300
 
 
+def test_what_a_sweep_says_again_stands_where_it_stood(place: Path) -> None:
+    with open_journal(place / "j", JournalSettings(durability="os")) as journal:
+        for number in range(50):
+            journal.put(f"lives/{number}", domain="d", priority=200)
+        rows = {resource: (row, row.place) for resource, row in journal.engine.state.jobs.pending.items()}
+        for number in range(300):
+            journal.put(f"passes/{number}", domain="d", priority=1)
+            journal.next("d", delete=True)
+        settle_down(journal)
+        for resource, (row, said_at) in rows.items():
+            assert journal.engine.state.jobs.pending[resource] is row
+            assert row.place > said_at
+        table = journal.next_batch(50, domain="d")
+        assert table["resource"].to_pylist() == [f"lives/{number}" for number in range(50)]
+    with open_journal(place / "j") as journal:
+        assert journal.stats().leased == 50
+
+
 def test_opening_reads_what_is_alive_and_not_what_has_happened(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

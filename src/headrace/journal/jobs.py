@@ -72,8 +72,20 @@ class JobTable:
     # --- what each event does
 
     def _put(self, event: Event, place: int) -> None:
+        _, _, id_, key, _, domain, priority, due, _, expires, stamp, attempts, type_, value, _, _ = event
+        earlier = self.pending.get(key or b"")
+        if (
+            earlier is not None
+            and earlier.id == id_
+            and (earlier.domain, earlier.priority, earlier.due) == (domain, priority, due)
+            and earlier.expires == expires
+        ):  # said again by a sweep: it stands in the schedule where it stood
+            earlier.place, earlier.stamp = place, stamp or 0
+            earlier.attempts, earlier.type = attempts or 0, type_ or 0
+            if earlier.value != value:
+                self._residents.changed(earlier, value or b"")
+            return
         row = JobRow.of(event, place)
-        earlier = self.pending.get(row.resource)
         if earlier is not None:  # the schedule still has it somewhere, and will see that it is gone
             self._remove(earlier, event.at)
         value = event.value
