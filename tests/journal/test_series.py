@@ -17,6 +17,7 @@ from headrace.journal.events import Event, Kind, from_batch
 from headrace.journal.job_operations import domain_of
 from headrace.journal.series import Series, batches_of, flat
 from headrace.journal.state import State
+from headrace.journal.sweep import job_series
 from headrace.kernel.clock import ManualClock
 from headrace.kernel.errors import TooLarge
 
@@ -71,7 +72,7 @@ def test_a_series_folds_to_what_its_events_fold_to(steps: list[tuple[int, Any, i
 
     def both(each: Series) -> None:
         nonlocal place
-        whole.jobs.fold_series(each)
+        whole.jobs.fold_series(each, place)
         for number, event in enumerate(each.events()):
             singly.apply(Event._make(event), place + number)
         place += each.count
@@ -91,6 +92,8 @@ def test_a_series_folds_to_what_its_events_fold_to(steps: list[tuple[int, Any, i
                     state.apply(Event(Kind.PUT, NOW, place, keys[0], None, *again), place)
                 place += 1
                 both(Series(Event(Kind.DONE, NOW, ids, keys), len(rows)))  # type: ignore[arg-type]
+        if pending := list(whole.jobs.pending.values())[take:]:
+            both(job_series(pending))  # as a sweep says them again
     for now in (NOW, NOW + 40):
         assert order(whole, now) == order(singly, now)
 

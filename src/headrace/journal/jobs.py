@@ -181,11 +181,16 @@ class JobTable:
             and len(set(resources)) == len(resources)
         )
 
-    def fold_series(self, series: Series) -> None:
-        """New jobs of `strangers`; jobs of one lane that are taken; leased ones that are done."""
-        self._folds_of_series[series.columns.kind](series.columns, series.count)
+    def fold_series(self, series: Series, place: int) -> None:
+        """New jobs of `strangers`, or pending ones that are said again; jobs of one lane that are taken;
+        leased ones that are done. `place` is the index of the first."""
+        self._folds_of_series[series.columns.kind](series.columns, series.count, place)
 
-    def _put_series(self, columns: Any, count: int) -> None:
+    def _put_series(self, columns: Any, count: int, place: int) -> None:
+        if columns.key[0] in self.pending:
+            for key, at in zip(columns.key, range(place, place + count), strict=True):
+                self.pending[key].place = at
+            return
         ids, keys, domain, priority, due = (
             columns.id,
             columns.key,
@@ -212,7 +217,7 @@ class JobTable:
         else:
             self.schedule.add_series(rows, now)
 
-    def _take_series(self, columns: Any, count: int) -> None:
+    def _take_series(self, columns: Any, count: int, place: int) -> None:
         ids, keys, until = columns.id, columns.key, columns.until
         rows = list(map(self.pending.pop, keys))
         self.schedule.leave_series(rows)
@@ -223,7 +228,7 @@ class JobTable:
         self.worked_on.update(zip(keys, rows, strict=True))
         self.schedule.wait_series(rows, until)
 
-    def _done_series(self, columns: Any, count: int) -> None:
+    def _done_series(self, columns: Any, count: int, place: int) -> None:
         keys, pending, forget = columns.key, self.pending, self._residents.forget
         worked_on = self.worked_on
         for row, key in zip(map(self.leased.pop, columns.id), keys, strict=True):

@@ -49,7 +49,7 @@ class Ledger:
         tail: Tail,
         settings: JournalSettings,
         fold: Mapping[int, Fold],
-        fold_series: Callable[[Series], None],
+        fold_series: Callable[[Series, int], None],
     ) -> None:
         """`fold` tells for each kind of event how it becomes state, and `fold_series` how many of them do."""
         self.upcoming = log.next_index
@@ -139,7 +139,7 @@ class Ledger:
 
     def emit_series(self, series: Series) -> None:
         """`emit` for many at once, none of them for memory only."""
-        self._fold_series(series)
+        self._fold_series(series, self.upcoming)
         self._pending.append(series)
         self._pending_series += 1
         self.pending_bytes += _EVENT_BYTES * series.count + series.bytes

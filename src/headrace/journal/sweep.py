@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.journal.collection import pieces
 from headrace.journal.columns import column_of
-from headrace.journal.events import Event, Kind
+from headrace.journal.events import EVENT_BYTES, Event, Kind
 from headrace.journal.ledger import Ledger
 from headrace.journal.replay import STATE
 from headrace.journal.rows import JobRow, ValueRow, Where
+from headrace.journal.series import Series
 from headrace.journal.settings import JournalSettings
 from headrace.journal.state import State
 from headrace.kernel.clock import Clock
@@ -36,10 +38,13 @@ _SLACK_BYTES = 64 << 20
 _STEP_EVENTS = 20_000
 _LOOKED_AT = ["kind", "id", "key"]
 _TOGETHER = 100
+_SMALL_BYTES = 1024
 _COMPLETE = column_of([Kind.PUT, Kind.HELD, Kind.GRAVE, Kind.SET, Kind.DELETE], pa.int8())
-_SET, _DELETE = int(Kind.SET), int(Kind.DELETE)
+_PUT, _SET, _DELETE = int(Kind.PUT), int(Kind.SET), int(Kind.DELETE)
 
 Read = Callable[[JobRow | ValueRow], bytes]
+Found = tuple[int, int, int | None, bytes]
+"""Of a complete event: its index, kind, id and key."""
 
 
 class Sweep:
@@ -78,14 +83,28 @@ class Sweep:
                     found = _complete(batch, begin, end)
                     for at in range(0, len(found), _TOGETHER):
                         with self._ledger.lock:  # for a few: taking it costs more than looking at one
-                            for index, kind, id_, key in found[at : at + _TOGETHER]:
-                                for event in list(restated(state, kind, id_, key, index, read)):
-                                    self._ledger.admit(len(event.key or b"") + len(event.value or b""))
-                                    self._ledger.emit(event)
-                                    said_again = True
+                            before = self._ledger.upcoming
+                            self._say_again(state, found[at : at + _TOGETHER], read)
+                            said_again = said_again or self._ledger.upcoming > before
             if said_again:
                 self._ledger.pour()
             self._advance(stop)
+
+    def _say_again(self, state: State, found: list[Found], read: Read) -> None:
+        """What still counts. Small pending jobs, which are the most of it, as a series."""
+        ledger, pending, small = self._ledger, state.jobs.pending, list[JobRow]()
+        for index, kind, id_, key in found:
+            row = pending.get(key) if kind == _PUT else None
+            if row is not None and row.place == index and row.value is not None and row.size <= _SMALL_BYTES:
+                small.append(row)
+                continue
+            for event in list(restated(state, kind, id_, key, index, read)):
+                ledger.admit(len(event.key or b"") + len(event.value or b""))
+                ledger.emit(event)
+        if small:
+            series = job_series(small)
+            ledger.admit(EVENT_BYTES * series.count + series.bytes)
+            ledger.emit_series(series)
 
     def stop(self) -> None:
         """Begin no further step."""
@@ -133,8 +152,8 @@ class Sweep:
                 self._log.trim(before)
 
 
-def _complete(batch: Batch, begin: int, end: int) -> list[tuple[int, int, int | None, bytes | None]]:
-    """Index, kind, id and key of the complete events of a piece of a batch."""
+def _complete(batch: Batch, begin: int, end: int) -> list[Found]:
+    """The complete events of a piece of a batch."""
     records = batch.records.slice(begin, end - begin)
     complete = pc.is_in(records.column("kind"), value_set=_COMPLETE)
     indexes = column_of(range(batch.base_index + begin, batch.base_index + end), pa.int64())
@@ -146,12 +165,11 @@ def restated(
     state: State,
     kind: int,
     id_: int | None,
-    key: bytes | None,
+    key: bytes,
     index: int,
     read: Read,
 ) -> Iterator[Event]:
     """What has to be said again of the complete event at `index`, if it still counts."""
-    assert key is not None
     if kind == _DELETE:
         deleted = state.values.deleted.get(key)
         if deleted is not None and deleted.place == index:
@@ -185,6 +203,28 @@ def job_event(row: JobRow, value: bytes) -> Event:
         row.type,
         value,
     )
+
+
+def job_series(rows: list[JobRow]) -> Series:
+    """The same of pending jobs whose values are in memory."""
+    stamps = [row.stamp for row in rows]
+    said: tuple[Any, ...] = (
+        _PUT,
+        stamps,
+        [row.id for row in rows],
+        [row.resource for row in rows],
+        None,
+        [row.domain for row in rows],
+        [row.priority for row in rows],
+        [row.due for row in rows],
+        None,
+        [row.expires for row in rows],
+        stamps,
+        [row.attempts for row in rows],
+        [row.type for row in rows],
+        [row.value for row in rows],
+    )
+    return Series(Event(*said), len(rows))
 
 
 def value_events(row: ValueRow, key: bytes, value: bytes) -> Iterator[Event]:
