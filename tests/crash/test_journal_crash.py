@@ -147,7 +147,8 @@ class Account:
                 self.taken.pop(id_)
         self.put = {name: (number, id_) for name, (number, id_) in self.put.items() if id_ in by_id}
         for job in jobs:
-            if job.state == "leased" and job.id not in self.taken:  # taken, and nobody was told
+            # Taken, and nobody was told; perhaps because it had failed, and nobody was told that either.
+            if job.state == "leased" and (job.id not in self.taken or job.id in self.ending):
                 assert isinstance(job.value, int)
                 assert job.until_us is not None
                 self.taken[job.id] = (job.value, job.until_us)
