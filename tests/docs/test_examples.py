@@ -26,6 +26,17 @@ def test_an_example_can_be_run_and_run_again(example: Path, tmp_path: Path) -> N
         printed(example, tmp_path)
 
 
+def test_messages_of_kafka_come_once_and_entries_go_there_once(tmp_path: Path) -> None:
+    """By a broker of librdkafka's own, over real connections."""
+    assert printed(ROOT / "examples" / "kafka_client.py", tmp_path).splitlines() == [
+        "pulled 1000 messages, left out 0 that were known",
+        "and after a crash before Kafka was told: pulled 0 messages, left out 1000 that were known",
+        "pushed 1 of 1 invoices",
+        "pushed 1 of 2 invoices",
+        "pushed 1 of 3 invoices",
+    ]
+
+
 @pytest.mark.parametrize("example", ON_SPARK, ids=lambda path: path.stem)
 def test_an_example_on_spark_checks_itself(example: Path, tmp_path: Path) -> None:
     if "HEADRACE_CAMPAIGN" not in os.environ:
