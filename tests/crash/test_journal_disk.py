@@ -99,7 +99,8 @@ def test_a_disk_that_fails_at_any_operation_loses_nothing_that_was_acknowledged(
         except HeadraceError:
             possible.append(held(worker.journal))
         else:
-            possible = [held(worker.journal)]
+            if worker.journal.engine.usable:  # a broken one acknowledges nothing by going on with the time
+                possible = [held(worker.journal)]
     worker.close()
     disk.heal()
     found = reopened(path, clock)
