@@ -3,7 +3,8 @@
 One appender holds the log's writer lock, its active segment and the folded state. It is used by one thread
 at a time (`Log` sees to that); only `sync` runs beside it. State moves only after the bytes are written, so
 an error leaves it as it was. After a failure that leaves the disk in doubt nothing more can be appended:
-`failure` says why, and reopening recovers.
+`failure` says why, and reopening recovers. So it is after an interrupt (Ctrl-C, no memory left) while frames
+are written or segments change: they and the state may not belong together any more.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ from headrace.log.framing import End, Frames, Framing
 from headrace.log.lock import WriterLock
 from headrace.log.mark import Extent, Mark
 from headrace.log.meta import Meta, save_meta
+from headrace.log.reach import Reach
 from headrace.log.recover import recover
 from headrace.log.replace_active import cut_log, plan_cut
 from headrace.log.retention import removable, remove_trimmed
@@ -63,8 +64,6 @@ class Appender:
         self.meta = meta
         self.state = state
         self.active = active
-        self.durable_index = state.next_index
-        self._durable_head = state.head_key
         self.tickets = 0
         self.failure: Broken | None = None
         self.told: Told | None = None
@@ -76,7 +75,7 @@ class Appender:
         self._held: list[Frames] = []
         self._syncing = threading.Lock()
         self._closed = False
-        self._mark = Mark.open(disk, directory, write=True)
+        self._reach = Reach(Mark.open(disk, directory, write=True), state)
 
     def begin(self, base_index: int, lost_until: int) -> None:
         """Be ready: indexes up to `lost_until` that were durable once and are gone are left out for good.
@@ -91,7 +90,7 @@ class Appender:
             self.take(frames, tell=False)
             self.write_held()
             self._sync_file(self.active.file)
-            self.durable_index = self.state.next_index
+            self._reach.synced(self.state.next_index, 0)
         if base_index > self.state.base_index:
             self.trim(base_index)  # a frame says so before the segments go
         self.remove_trimmed()
@@ -146,11 +145,16 @@ class Appender:
         if len(self._held) >= buffers:
             self.write_held()
         self.make_room(frames)
-        if buffers > 1:
-            self._held.append(frames)
-        else:
-            self.write(frames)
-        self.apply(frames)
+        try:
+            if buffers > 1:
+                self._held.append(frames)
+            else:
+                self.write(frames)
+            self.apply(frames)
+        except HeadraceError:
+            raise
+        except BaseException as error:
+            self.give_up(error)
         if tell and not self._held:
             self.write_mark()
 
@@ -165,16 +169,23 @@ class Appender:
         """Put the frames behind the last one. They do not count before `apply`."""
         try:
             self.active.write(frames.headers, frames.parts, frames.size_bytes)
-        except Broken as error:
-            raise self.fail(error) from error
+        except DiskFull:
+            raise
+        except BaseException as error:
+            self.give_up(error)
 
     def write_held(self) -> None:
         """Write what is held back. What a full disk refuses stays held, and can be tried again."""
         if not self._held:
             return
         while self._held:
-            self.write(self._held[0])
-            del self._held[0]
+            try:
+                self.write(self._held[0])
+                del self._held[0]
+            except HeadraceError:
+                raise
+            except BaseException as error:
+                self.give_up(error)
         self.write_mark()
 
     def make_room(self, frames: Frames) -> None:
@@ -217,13 +228,12 @@ class Appender:
         now_us = self._clock.now_us()
         try:
             self.active = next_segment(self._disk, meta, self.state, self.active, now_us, self.check)
+            self.meta, self.framing = meta, framing
         except DiskFull:
             raise
-        except HeadraceError as error:
-            raise self.fail(error) from error
-        self.meta, self.framing = meta, framing
-        self.durable_index = self.state.next_index
-        self._durable_head = self.state.head_key
+        except BaseException as error:
+            self.give_up(error)
+        self._reach.synced(self.state.next_index, self.state.head_key)
         self.write_mark()
 
     def _check_room_for_container(self) -> None:
@@ -263,10 +273,7 @@ class Appender:
                 raise Closed(f"the log {self._directory} was closed before this sync")
             self._sync_file(written.file)
             self.check()  # acknowledged is only what was synced before anyone took over
-            if written.next_index > self.durable_index:
-                self.durable_index = written.next_index
-            if written.head_key > self._durable_head:
-                self._durable_head = written.head_key
+            self._reach.synced(written.next_index, written.head_key)
             self.write_mark()
 
     def _sync_file(self, file: File) -> None:
@@ -281,22 +288,22 @@ class Appender:
         epoch = self.state.epoch + 1
         plan = plan_cut(self._disk, self._directory, self.meta, index, epoch, self.state.base_index)
         try:
-            # The mark first: a crash after the cut must not take what was cut for lost.
-            self._mark.write(Extent(self.state.base_index, index, min(index, self.durable_index), epoch))
-            cut_log(self._disk, self._directory, self.meta, plan, self.check)
-            self.check()
-            recovered = recover(self._disk, self._directory, self.meta, self._clock)
-            end = recovered.state, recovered.active
-            after = Appender(self._disk, self._directory, self.meta, *end, self._lock, self._clock)
-            after.tickets, after.told = self.tickets, self.told
-            after.begin(recovered.base_index, recovered.lost_until)
-            if recovered.meta.schema != self.meta.schema:
-                after.roll(beyond_limit=True)  # the log was cut in a segment of an older schema
-        except HeadraceError as error:
-            raise self.fail(error) from error
-        with self._syncing:
-            self._mark.close()
-        return after
+            with self._syncing:  # one that is under way tells of what is not cut yet
+                # The mark first: a crash after the cut must not take what was cut for lost.
+                self._reach.tell_cut(index, epoch)
+                cut_log(self._disk, self._directory, self.meta, plan, self.check)
+                self.check()
+                recovered = recover(self._disk, self._directory, self.meta, self._clock)
+                end = recovered.state, recovered.active
+                after = Appender(self._disk, self._directory, self.meta, *end, self._lock, self._clock)
+                after.tickets, after.told = self.tickets, self.told
+                after.begin(recovered.base_index, recovered.lost_until)
+                if recovered.meta.schema != self.meta.schema:
+                    after.roll(beyond_limit=True)  # the log was cut in a segment of an older schema
+                self._reach.close()
+            return after
+        except BaseException as error:
+            self.give_up(error)
 
     def check(self) -> None:
         """Raise why nothing can be appended or acknowledged any more, if so."""
@@ -312,36 +319,31 @@ class Appender:
         failure = error if isinstance(error, Broken) else Broken(str(error))
         if self.failure is None:
             self.failure = failure
-            if not isinstance(failure, Fenced):
-                with contextlib.suppress(HeadraceError):
-                    self._mark.write(replace(self.extent(), suspect=True))
+            self._reach.stop(in_doubt=not isinstance(failure, Fenced))
         return self.failure
 
+    def give_up(self, error: BaseException) -> NoReturn:
+        """The same for whatever has come while something was half done; raise it."""
+        if isinstance(error, HeadraceError):
+            raise self.fail(error) from error
+        self.fail(Broken(f"writing to {self._directory} was interrupted ({error!r}): reopen it"))
+        raise error
+
     def extent(self) -> Extent:
-        state = self.state
-        heads = state.head_key, self._durable_head
-        return Extent(state.base_index, state.next_index, self.durable_index, state.epoch, *heads)
+        return self._reach.extent()
 
     def write_mark(self) -> None:
         """Tell readers in all processes how far the log reaches."""
-        if self.failure is not None:
-            return
-        state, durable, head = self.state, self.durable_index, self._durable_head
-        try:  # noqa: SIM105 - a suppress costs as much as making the mark, and this is done for every append
-            self._mark.write_fields(
-                state.base_index, state.next_index, durable, state.epoch, state.head_key, head
-            )
-        except HeadraceError:
-            pass  # a hint: the segments are the truth
+        self._reach.tell()
 
     def close(self, *, clean: bool) -> None:
         if clean and self.failure is None and self._lock.held:
             with contextlib.suppress(HeadraceError):
                 self.write_held()
                 self.active.give_back()
-                self._mark.write(replace(self.extent(), clean=True))
+                self._reach.tell_closed()
         with self._syncing:  # a file that is being synced stays: its number could be another file's by then
             self._closed = True
-            self._mark.close()
+            self._reach.close()
             self.active.file.close()
         self._lock.release()

@@ -25,7 +25,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headrace.kernel.clock import Clock, SystemClock
-from headrace.kernel.errors import BadFrame, Diverged, Refused
+from headrace.kernel.errors import BadFrame, Diverged, HeadraceError, Refused
 from headrace.log.active import prepare_active
 from headrace.log.appender import Appender
 from headrace.log.claim import Claim, last_batch
@@ -133,14 +133,24 @@ class LogCopy:
 
     def land(self, sent: Sequence[Sent]) -> None:
         """Append frames; after BadFrame those before the bad one are in the log."""
-        for run in _runs(sent):
-            if isinstance(run, Sent):
-                self._start(decode_start(run.header, bytes(run.body), "the start frame that came"))
-            elif self._landing is None:
-                raise BadFrame("frames came before the start frame that says what they are")
-            else:
-                self._landing.land(run)
-        self.let_go(self._base_index)
+        try:
+            for run in _runs(sent):
+                self._land(run)
+            self.let_go(self._base_index)
+        except HeadraceError:
+            raise
+        except BaseException as error:  # frames may be written and not counted
+            if self._appender is not None:
+                self._appender.give_up(error)
+            raise
+
+    def _land(self, run: Sent | list[Sent]) -> None:
+        if isinstance(run, Sent):
+            self._start(decode_start(run.header, bytes(run.body), "the start frame that came"))
+        elif self._landing is None:
+            raise BadFrame("frames came before the start frame that says what they are")
+        else:
+            self._landing.land(run)
 
     def let_go(self, before: int) -> None:
         """Remove the entries below an index, if the copy reaches so far."""

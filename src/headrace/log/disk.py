@@ -47,6 +47,8 @@ _SPACE = struct.Struct("hhqq24x")
 class File:
     """An open file with positional reads and writes; several threads may use it at once."""
 
+    fd = -1
+
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
         self.fd = fd
@@ -147,8 +149,8 @@ class File:
 
     def close(self) -> None:
         if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+            fd, self.fd = self.fd, -1  # first: closed once more, the number could be another file's
+            os.close(fd)
 
     def __del__(self) -> None:
         """A file replaced while another thread still syncs it is closed when that thread lets go."""

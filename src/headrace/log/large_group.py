@@ -28,6 +28,7 @@ def append_large_group(appender: Appender, batches: Iterable[pa.RecordBatch], co
     appender.make_room(Frames())
     framing, end = appender.framing, End.of(appender.state)
     frames, written = Frames(), list[Frames]()
+    begun = appender.active.offset
     try:
         for records in batches:
             end = framing.add_batches(frames, [records], end, grouped=True)
@@ -39,12 +40,13 @@ def append_large_group(appender: Appender, batches: Iterable[pa.RecordBatch], co
         commit = replace(commit, next_index=end.next_index)
         framing.add_marker(frames, Kind.COMMIT, end.next_index, end.head, body=encode_commit(commit))
         appender.write(frames)
+        written.append(frames)
+        for portion in written:
+            appender.apply(portion)
     except BaseException as error:
-        if written:
+        if appender.active.offset > begun:
             appender.fail(Broken(f"a group was cut short ({error}): reopen the log"))
         raise
-    for portion in (*written, frames):
-        appender.apply(portion)
     appender.write_mark()
     if appender.told is not None:
         appender.told([])  # it may be larger than memory

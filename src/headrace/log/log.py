@@ -55,9 +55,8 @@ class Log(ReadVerbs):
         self.recovery = recovery
         """What opening had to put right."""
         self._disk = disk
-        self._meta = meta
+        self._go_by(meta)
         self._appender = appender
-        self._required = [at for at, field in enumerate(meta.schema) if not field.nullable]
         self._lock = threading.RLock()
         self._commit = GroupCommit(self._sync_now)
         self._cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
@@ -182,9 +181,10 @@ class Log(ReadVerbs):
         with self._lock:
             appender = self._writer()
             meta = self._meta.replace(schema=schema, extra=self._meta.extra if extra is None else extra)
-            appender.change_meta(meta)
-            self._meta = meta
-            self._required = [at for at, field in enumerate(schema) if not field.nullable]
+            try:
+                appender.change_meta(meta)
+            finally:
+                self._go_by(appender.meta)
 
     def retain(self) -> None:
         """Apply the retention policy now; otherwise it is applied whenever a segment is finalized."""
@@ -269,6 +269,10 @@ class Log(ReadVerbs):
             self._check_open()
             raise ReadOnly(f"{self.path} was opened to be read only")
         return self._appender
+
+    def _go_by(self, meta: Meta) -> None:
+        self._meta = meta
+        self._required = [at for at, field in enumerate(meta.schema) if not field.nullable]
 
     def _checked(self, records: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         if not isinstance(records, _RECORDS):

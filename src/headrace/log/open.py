@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.clock import Clock
-from headrace.kernel.errors import Damaged, HeadraceError, IsReplica, NotALog, NotFound, SchemaMismatch
+from headrace.kernel.errors import Damaged, IsReplica, NotALog, NotFound, SchemaMismatch
 from headrace.log.appender import Appender
 from headrace.log.body import BodyEncoder
 from headrace.log.damage import Recovery
@@ -112,7 +112,7 @@ def open_appender(
             # A change of schema, or a cut into an older one, ended before this. A full ring must open all the
             # same, or nobody could trim it.
             appender.roll(beyond_limit=True)
-    except HeadraceError:
+    except BaseException:
         lock.release()
         raise
     return appender, recovered.report
