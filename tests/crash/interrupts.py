@@ -39,7 +39,7 @@ class Interrupt:
         if _finalizes(frame) or not any(folder in code.co_filename for folder in self._folders):
             return None
         line = linecache.getline(code.co_filename, frame.f_lineno).strip()
-        safe = line.startswith(("with ", "yield", "except", "finally"))
+        safe = line.startswith(("with ", "try:", "yield", "except", "finally"))
         if event == "line" and not safe and not self.where:
             if self._left == 0:
                 self.where = f"{code.co_name}: {line}"

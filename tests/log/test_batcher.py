@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.kernel.errors import DiskFailed, HeadraceError
+from headrace.kernel.errors import DiskFailed, HeadraceError, Retryable
 from headrace.log import Log
 from headrace.log.batcher import Batcher
 from headrace.log.disk import Disk, File
@@ -20,13 +20,14 @@ from .samples import RAW, raw, values
 
 class _SlowFile(File):
     begun, go_on = threading.Event(), threading.Event()
-    failing = False
+    failing: Exception | None = None
 
     def sync(self) -> None:
         self.begun.set()
         assert self.go_on.wait(60)
-        if self.failing:
-            raise DiskFailed("gone")
+        failing, type(self).failing = self.failing, None
+        if failing:
+            raise failing
         super().sync()
 
 
@@ -59,6 +60,29 @@ def test_an_overflow_writes_at_once_and_does_not_wait_for_the_sync(tmp_path: Pat
         assert log.durable_index == 0  # the sync is under way, and the caller goes on
         rows.append(b"3")
         assert batcher.pending == 1
+
+
+def test_the_background_lives_on_after_an_error_that_is_none_of_ours(tmp_path: Path) -> None:
+    with _batching(tmp_path) as (rows, batcher, log):
+        batcher.slow.failing = MemoryError()
+        batcher.slow.go_on.set()
+        rows.append(b"1")
+        batcher.overflow()
+        told: list[HeadraceError] = []
+
+        def go_on() -> None:
+            try:
+                batcher.overflow()
+                batcher.check()
+            except HeadraceError as error:
+                told.append(error)
+
+        thread = threading.Thread(target=go_on, daemon=True)
+        thread.start()
+        thread.join(30)
+        assert isinstance(told[0], Retryable)
+        batcher.flush()
+        assert log.durable_index == 1
 
 
 def test_not_more_than_one_portion_waits_for_the_sync(tmp_path: Path) -> None:
@@ -101,7 +125,7 @@ def test_rows_that_come_after_an_overflow_are_flushed_in_their_time(tmp_path: Pa
 
 def test_a_sync_that_fails_in_the_background_is_told_to_the_next_caller(tmp_path: Path) -> None:
     with _batching(tmp_path) as (rows, batcher, log):
-        batcher.slow.failing = True
+        batcher.slow.failing = DiskFailed("gone")
         rows.append(b"1")
         batcher.overflow()
         batcher.slow.go_on.set()

@@ -176,3 +176,6 @@ class _Gate:
 
     def take_back(self) -> bool:
         return False
+
+    def mend(self, index: int) -> bool:
+        return True  # asyncio interrupts tasks only where they wait

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from headrace.kernel.errors import Broken, Closed, HeadraceError
+from headrace.kernel.errors import Broken, Closed, HeadraceError, Retryable
 from headrace.log.state import Commit
 from headrace.log.target import Target
 
@@ -120,13 +120,27 @@ class Batcher:
         """Everything filled in so far is in the log."""
         with self._lock:
             count = self.pending
+            end = self.next_index + count
             batches = self._to_batches([column[:count] for column in self._columns]) if count else []
-            for batch in batches:
-                self._log.append(batch)
-                self.next_index += batch.num_rows
-                for column in self._columns:
-                    del column[: batch.num_rows]
+            try:
+                for batch in batches:
+                    self._log.append(batch)
+                    self.next_index += batch.num_rows
+                    for column in self._columns:
+                        del column[: batch.num_rows]
+            except HeadraceError:
+                raise
+            except BaseException:
+                if threading.current_thread() is not self._thread:  # Ctrl-C: nobody fills columns meanwhile
+                    self._forget_written(end)
+                raise
             self.restart()
+
+    def _forget_written(self, end: int) -> None:
+        """Rows go up to index `end`, and the log has some of them: those are forgotten, in every column."""
+        self.next_index = self._log.next_index
+        for column in self._columns:
+            del column[: max(0, len(column) - (end - self.next_index))]
 
     def take_back(self) -> bool:
         """Forget the last row, whose caller is about to be told that it failed; False if it got written."""
@@ -137,6 +151,14 @@ class Batcher:
                     column.pop()
             self.restart()
             return pending
+
+    def mend(self, index: int) -> bool:
+        """Filling in the row `index` was interrupted: take away what is not whole; whether it is."""
+        with self._lock:
+            rows = self.pending
+            for column in self._columns:
+                del column[rows:]
+            return self.next_index + rows > index
 
     def append(self, batches: Iterable[pa.RecordBatch]) -> int:
         """Append ready batches behind what is pending; the index of the first row."""
@@ -201,6 +223,8 @@ class Batcher:
                 self._log.sync()
             except HeadraceError as error:
                 self._failure = error
+            except Exception as error:  # no memory, say: the next caller is told, and may try again
+                self._failure = Retryable(f"writing to {self._log.path} failed ({error!r})")
             self._synced.set()
 
     def _rest(self) -> None:

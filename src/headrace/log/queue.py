@@ -71,23 +71,25 @@ class Writer:
 
         def write(data: bytes) -> int:
             nonlocal address
-            if type(data) is bytes and len(data) == usual:
-                pending.append(data)
-                address = at = address + 1
-                return at if at < limit else attend(at)
-            return write_other(data)
+            try:
+                if type(data) is bytes and len(data) == usual:
+                    pending.append(data)
+                    address = at = address + 1
+                    return at if at < limit else attend(at)
+                return write_other(data)
+            except BaseException:  # it may have been taken in and not counted (Ctrl-C), or taken back
+                readdress()
+                raise
 
         def write_other(data: bytes) -> int:
             nonlocal address, since, usual, room, limit
-            if type(data) is not bytes:
-                data = as_bytes(data)
+            data = as_bytes(data)
             if len(data) > alone_bytes:
                 return self._write_alone(data, enough=address + 1 >= last)
             pending.append(data)
-            room -= (address - since) * usual
+            room -= (address - since) * usual + len(data)
             address = at = since = address + 1
             usual = len(data)
-            room -= usual
             limit = min(last, at + room // (usual or 1))
             return at if at < limit and not batcher.idle else attend(at)
 
@@ -98,8 +100,7 @@ class Writer:
                 batcher.wake()
             left = room - (at - since) * usual
             limit = min(last, at + left // (usual or 1))
-            if batcher.idle:  # since then: its `rest` may have come before the line above
-                limit = 0
+            limit = 0 if batcher.idle else limit  # its `rest` may have come before the line above
             if left > 0 and at < last:
                 return at
             flush = batcher.flush if at >= last else batcher.overflow
@@ -107,7 +108,6 @@ class Writer:
                 flush()
             except HeadraceError:
                 if batcher.take_back():
-                    readdress()
                     raise
                 flush()  # it is in the log, but that may not be all that was to be done
             return at

@@ -220,6 +220,8 @@ class Publisher:
     def _to_batches(self, columns: list[list[Any]]) -> Iterator[pa.RecordBatch]:
         try:
             return portions(records_of(columns, self._declaration, self._schema), self._portion_bytes)
+        except MemoryError:
+            raise  # there may be enough another time
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
             # Entries are checked when they are published: nothing should come here.
             for column in self._columns:

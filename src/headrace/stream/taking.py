@@ -4,12 +4,15 @@ Publishing one object must cost well under a microsecond, so the function that d
 declaration, as dataclasses do for `__init__`: it checks the entry's class, reads each field into a local
 variable, checks that its class is the expected one (or lets the field's type convert and judge it), compares
 the order key with the last one, and only then appends each value to its column. An entry that is refused has
-changed nothing. The last column is appended to last (see `log.batcher`).
+changed nothing. The last column is appended to last (see `log.batcher`). An interrupt (Ctrl-C) may come
+between two columns: what is half there is taken away, or values of this entry would stand beside those of the
+next.
 
 For `Order(at: datetime, user: str)`, ordered by `at`, it is:
 
     def publish(entry):
         nonlocal index, last_key, prior_key, bytes_left
+        at = index + 1
         cls = entry.__class__
         if cls is cls0:
             v0 = entry.at
@@ -19,13 +22,17 @@ For `Order(at: datetime, user: str)`, ordered by `at`, it is:
         else: refuse_class(entry)
         key = v0
         if last_key is not None and key < last_key: refuse_key(key, last_key)
-        prior_key = last_key; last_key = key
-        add0(v0); add1(v1)
-        index += 1
+        prior_key = last_key
+        try:
+            last_key = key
+            add0(v0); add1(v1)
+            index = at
+        except HeadraceError: raise
+        except BaseException: mend(at); raise
         bytes_left -= 32 + len(v1)
         if batcher.idle: batcher.wake()
-        if bytes_left <= 0: flush_now()
-        return index
+        if bytes_left <= 0: flush_now(at)
+        return at
 """
 
 from __future__ import annotations
@@ -62,6 +69,10 @@ class Waking(Protocol):
     def overflow(self) -> None: ...
 
     def take_back(self) -> bool: ...
+
+    def mend(self, index: int) -> bool:
+        """Taking an entry in was interrupted: take away what is half there; whether `index` is whole."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,36 +175,49 @@ def _source(
         lines.append(f"key = v{names.index(declaration.order_by)}")
         backwards = "key < last_key or (key == last_key and not at_head)" if strict else "key < last_key"
         lines.append(f"if last_key is not None and ({backwards}): refuse_key(key, last_key)")
-    if unique_by is not None:
-        lines.append(f"check_id(v{names.index(unique_by)}, index + 1)")
     if declaration.order_by is not None:
-        lines.append("prior_key = last_key; last_key = key" + ("; at_head = False" if strict else ""))
-    lines.append("; ".join(f"add{at}(v{at})" for at in range(len(names))))
+        lines.append("prior_key = last_key" + ("; prior_head = at_head" if strict else ""))
+    lines.append("try:")
+    if unique_by is not None:
+        lines.append(f"    check_id(v{names.index(unique_by)}, at)")
+    if declaration.order_by is not None:
+        lines.append("    last_key = key" + ("; at_head = False" if strict else ""))
     lines += [
-        "index += 1",
+        *(f"    add{at}(v{at})" for at in range(len(names))),
+        "    index = at",
+        "except HeadraceError: raise",
+        "except BaseException: mend(at); raise",
         f"bytes_left -= {size}",
         "if batcher.idle: batcher.wake()",
-        "if bytes_left <= 0: flush_now(index)",
-        "return index",
+        "if bytes_left <= 0: flush_now(at)",
+        "return at",
     ]
     return _MAKE.format(body="\n        ".join(lines))
 
 
 _MAKE = """
 def make():
-    index, last_key, prior_key, at_head, bytes_left = -1, None, None, False, flush_bytes
+    index, last_key, at_head, bytes_left = -1, None, False, flush_bytes
+    prior_key, prior_head = None, False
     def publish(entry):
-        nonlocal index, last_key, prior_key, at_head, bytes_left
+        nonlocal index, last_key, prior_key, at_head, prior_head, bytes_left
+        at = index + 1
         {body}
     def flush_now(at):
-        nonlocal index, last_key
         try:
             batcher.overflow()
         except HeadraceError:
             if batcher.take_back():
-                index, last_key = at - 1, prior_key
-                forget_id(at)
+                untake(at)
                 raise
+    def mend(at):
+        nonlocal index
+        if batcher.mend(at): index = at
+        else: untake(at)
+    def untake(at):
+        nonlocal index, last_key, at_head
+        index, last_key, at_head = at - 1, prior_key, prior_head
+        forget_id(at)
     def restart():
         nonlocal bytes_left
         bytes_left = flush_bytes
