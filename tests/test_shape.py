@@ -215,6 +215,7 @@ def test_every_module_of_the_log_has_a_test_or_a_reason() -> None:
         "claim": "test_copy",
         "damage": "test_verify",
         "doubt": "tests/crash",
+        "forks": "tests/crash/test_forks",
         "frame_cursor": "test_copy",
         "frame_stream": "test_copy",
         "framing": "test_appender",

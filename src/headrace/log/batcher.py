@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headrace.kernel.errors import Broken, Closed, HeadraceError, Retryable
+from headrace.log.forks import stays_with_parent
 from headrace.log.state import Commit
 from headrace.log.target import Target
 
@@ -73,6 +74,7 @@ class Batcher:
         self._closing = threading.Event()
         self._failure: HeadraceError | None = None
         self._thread: threading.Thread | None = None
+        stays_with_parent(self)
         if linger_s is not None:
             self._thread = threading.Thread(target=self._run, name="headrace-flush", daemon=True)
             self._thread.start()
@@ -230,6 +232,12 @@ class Batcher:
     def _rest(self) -> None:
         self.idle = True
         self.rest()
+
+    def left_to_parent(self) -> None:
+        """See `forks`. What is pending is flushed by the parent; here it is as if it were closed."""
+        self._lock, self._closing = threading.Lock(), threading.Event()
+        self._closing.set()
+        self._rest()
 
     def close(self) -> None:
         """Flush and stop; safe to call again."""

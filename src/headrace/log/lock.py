@@ -12,6 +12,8 @@ file of its own *after* the rename, hence:
     new holder:  rename the lock, copy the segment        ...else held says no, and nothing is acknowledged
 
 A write that the old holder had under way lands in a file that nobody reads.
+
+A forked child of the holder has the same lock, and holds nothing: the log is its parent's.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 
 from headrace.kernel.errors import HeadraceError, WriterTaken
 from headrace.log.disk import Disk, File
+from headrace.log.forks import stays_with_parent
 
 LOCK_FILE = "lock"
 
@@ -29,6 +32,11 @@ LOCK_FILE = "lock"
 class WriterLock:
     def __init__(self, file: File) -> None:
         self._file = file
+        self._ours = True
+        stays_with_parent(self)
+
+    def left_to_parent(self) -> None:
+        self._ours = False
 
     @classmethod
     def acquire(cls, disk: Disk, directory: Path, *, take_over: bool = False) -> WriterLock:
@@ -77,9 +85,10 @@ class WriterLock:
 
     @property
     def held(self) -> bool:
-        """False once another writer has taken over."""
-        return self._file.linked()
+        """False once another writer has taken over, and in a forked child."""
+        return self._ours and self._file.linked()
 
     def release(self) -> None:
-        self._file.unlock()
+        if self._ours:
+            self._file.unlock()
         self._file.close()

@@ -6,7 +6,8 @@
         for batch in log.read(): ...
 
 `open` creates a log or opens and recovers one, and holds its writer lock until `close`; with
-`read_only=True` it takes no lock and changes nothing. All methods may be called from several threads.
+`read_only=True` it takes no lock and changes nothing. All methods may be called from several threads. In a
+forked child a log is read only.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from headrace.log.commit import GroupCommit
 from headrace.log.cursor import Cursor
 from headrace.log.damage import Recovery
 from headrace.log.disk import Disk
+from headrace.log.forks import stays_with_parent
 from headrace.log.large_group import append_large_group
 from headrace.log.meta import Meta
 from headrace.log.open import Wanted, check_schema, open_appender, open_meta
@@ -61,6 +63,8 @@ class Log(ReadVerbs):
         self._commit = GroupCommit(self._sync_now)
         self._cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
         self._closed = threading.Event()
+        if appender is not None:
+            stays_with_parent(self)
         if appender is not None and meta.settings.durability == "interval":
             threading.Thread(target=self._sync_at_intervals, name="headrace-sync", daemon=True).start()
 
@@ -267,8 +271,12 @@ class Log(ReadVerbs):
     def _writer(self) -> Appender:
         if self._appender is None or self._closed.is_set():
             self._check_open()
-            raise ReadOnly(f"{self.path} was opened to be read only")
+            raise ReadOnly(f"{self.path} is read only: so it was opened, or by the parent of this process")
         return self._appender
+
+    def left_to_parent(self) -> None:
+        """See `forks`."""
+        self._lock, self._appender = threading.RLock(), None
 
     def _go_by(self, meta: Meta) -> None:
         self._meta = meta
