@@ -31,7 +31,7 @@ from headrace.log.mark import Extent, believable, carry_mark, read_extent
 from headrace.log.meta import Meta
 from headrace.log.replace_active import FENCE
 from headrace.log.room import Room
-from headrace.log.scan import Scanner
+from headrace.log.scan import Scanner, find_frame
 from headrace.log.segment_name import FinalName, Listing
 from headrace.log.start import read_start
 from headrace.log.state import LogState
@@ -223,8 +223,9 @@ def _ends_there(view: View, footer_end: int, meta: Meta) -> bool:
 class Folded:
     """Where a segment's good frames end (before its footer), and what is wrong with its tail.
 
-    `open_group` says where a group without its commit starts, and the state before it. `torn` that bad frames
-    stand right before the end, or the footer: nothing proves that they were ever whole.
+    `open_group` says where a group without its commit starts, or bad frames before it, and the state there:
+    the pieces of such a group prove nothing. `torn` that bad frames stand before the end, or the footer, and
+    nothing proves that they were ever whole.
     """
 
     end: int = 0
@@ -238,20 +239,23 @@ def fold_segment(
     """Fold a segment's frames into `state`, and its damages into `damages`."""
     folded = Folded()
     unproven: list[Damage] = []
+    before: tuple[int, LogState] | None = None
     for found in scanner:
+        if before is None and (isinstance(found, Damage) or found.header.grouped):
+            before = found.offset, replace(state, commits=dict(state.commits))
         if isinstance(found, Damage):
             unproven.append(found)
             continue
         kind = found.header.kind
         if kind == Kind.FOOTER:
             break
-        damages += unproven
-        unproven.clear()
+        if found.header.grouped:
+            folded.open_group = before
+        else:
+            damages += unproven
+            unproven.clear()
+            before = folded.open_group = None
         state.next_index = found.header.base_index
-        if not found.header.grouped:
-            folded.open_group = None
-        elif folded.open_group is None:
-            folded.open_group = (found.offset, replace(state, commits=dict(state.commits)))
         if kind != Kind.START:
             state.apply(found.header, found.body.to_pybytes() if kind == Kind.COMMIT else b"")
         if active is not None and kind == Kind.BATCH:
@@ -303,10 +307,10 @@ def _end_of_bytes(file: File, start: int, stop: int) -> int:
 
 def _torn_in_container(active: ActiveSegment, meta: Meta) -> bool:
     """A used container is full of its earlier life; only a frame of this one can be torn."""
-    header = decode_header(active.file.read(HEADER_BYTES, active.offset), meta.salt)
-    if header is None:
-        return False
-    return header.epoch >= active.name.epoch and header.base_index >= active.name.first_index
+    epoch, first_index = active.name.epoch, active.name.first_index
+    view = View(active.file, salt=meta.salt, finalized=False, copying=True)
+    found = find_frame(view, active.offset, lambda at, _: at.epoch >= epoch and at.base_index >= first_index)
+    return found is not None
 
 
 def state_after(disk: Disk, directory: Path, finals: tuple[FinalName, ...], meta: Meta) -> LogState:

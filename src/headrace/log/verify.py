@@ -143,15 +143,18 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
         scanner = Scanner(view, str(name), name.first_index, BodyDecoder(segment_meta.schema))
         seen, tag = BatchTable(), schema_tag(segment_meta.schema)
         key = 0
-        group_base: int | None = None
+        end: int | None = None  # where what may never have counted begins, and so many damages before it
+        open_group, proven = False, len(sums.damages)
         for found in scanner:
             if isinstance(found, Damage):
                 sums.damages.append(found)
+                end = found.first_lost if end is None else end
                 continue
-            if not found.header.grouped:
-                group_base = None
-            elif group_base is None:
-                group_base = found.header.base_index
+            open_group = found.header.grouped
+            if not open_group:
+                end, proven = None, len(sums.damages)
+            elif end is None:
+                end = found.header.base_index
             if found.header.kind == Kind.BASE:
                 sums.base_index = max(sums.base_index, found.header.first_key)
             if found.header.kind != Kind.BATCH:
@@ -167,7 +170,10 @@ def verify_segment(disk: Disk, directory: Path, name: SegmentName, meta: Meta, s
                 place = (found.offset, found.header.frame_bytes, scanner.next_index, scanner.next_index)
                 sums.damages.append(Damage("header", str(name), *place, what))
             key = found.header.last_key
-        sums.next_index = scanner.next_index if group_base is None or finalized else group_base
+        sums.next_index = scanner.next_index
+        if open_group and end is not None and not finalized:  # its pieces prove nothing (see `recover`)
+            sums.next_index = end
+            del sums.damages[proven:]
         if isinstance(name, FinalName):
             _check_ending(view, name, scanner, seen, sums)
 
