@@ -153,3 +153,24 @@ def test_limits_that_are_low_are_a_warning(store: Path, monkeypatch: pytest.Monk
         ["warning"]
     ] * 4
     assert (code, states(found, "file system")) == (1, ["failed"])
+
+
+def test_a_directory_where_one_may_not_write_becomes_no_store(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "theirs").mkdir()
+    monkeypatch.setattr("os.access", lambda *_: False)
+    code, found = examined(place / "theirs")
+    assert (code, states(found, "store"), states(found, "permissions")) == (1, ["warning"], ["failed"])
+
+
+def test_a_directory_where_one_may_not_look_is_a_finding(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (place / "theirs").mkdir()
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    code, found = examined(place / "theirs")
+    assert (code, states(found, "store")) == (1, ["failed"])

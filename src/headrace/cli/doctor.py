@@ -13,7 +13,7 @@ import typer
 
 from headrace.cli import doctor_machine, doctor_store
 from headrace.cli.console import Console, Exit
-from headrace.cli.findings import Finding, failed, run, warning
+from headrace.cli.findings import Finding, run
 from headrace.cli.options import Json
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir
 from headrace.store import STORE_FILE
@@ -48,7 +48,7 @@ def _findings(store: Path, url: str | None) -> Iterator[Finding]:
         "programs": doctor_machine.programs,
         "limits": doctor_machine.limits,
     }
-    there = (store / STORE_FILE).is_file()
+    there = os.path.isfile(store / STORE_FILE)  # false, and no error, where one may not look
     if there:
         checks |= {
             "disk": partial(doctor_machine.disk, store),
@@ -59,11 +59,7 @@ def _findings(store: Path, url: str | None) -> Iterator[Finding]:
         }
     if url is not None:
         checks["node"] = partial(doctor_store.node, url)
+    if not there:
+        checks["store"] = partial(doctor_store.missing, store, needed=url is None)
     for name, check in checks.items():
         yield from run(name, check)
-    if not there and store.is_dir() and not any(store.iterdir()):  # as a service finds it at its first start
-        yield warning("store", f"{store} is empty", "it becomes one when it is used")
-    elif not there and url is None:
-        yield failed(
-            "store", f"there is none at {store}", "say where it is with --store, or make it by using it"
-        )

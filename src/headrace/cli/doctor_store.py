@@ -40,6 +40,18 @@ def store(path: Path) -> Iterator[Finding]:
             )
 
 
+def missing(path: Path, *, needed: bool) -> Iterator[Finding]:
+    """A directory that is no store; `needed` if there is nothing else to look at."""
+    if path.is_dir() and not any(path.iterdir()):  # as a service finds it at its first start
+        yield warning("store", f"{path} is empty", "it becomes one when it is used")
+        if not os.access(path, os.W_OK):
+            yield _not_writable(path)
+    elif needed:
+        yield failed(
+            "store", f"there is none at {path}", "say where it is with --store, or make it by using it"
+        )
+
+
 def _logs(opened: Store) -> list[tuple[str, Path, str]]:
     found = []
     for name in opened.streams():
@@ -72,9 +84,13 @@ def modes(path: Path) -> Iterator[Finding]:
         yield failed("permissions", f"everybody can write to {path}", f"chmod o-w {path}")
     if not os.access(path, os.W_OK):
         wrong = True
-        yield failed("permissions", f"you may not write to {path}", "run as the user who owns it")
+        yield _not_writable(path)
     if not wrong:
         yield ok("permissions", "only their owner can change the files")
+
+
+def _not_writable(path: Path) -> Finding:
+    return failed("permissions", f"you may not write to {path}", "run as the user who owns it")
 
 
 def tokens(path: Path) -> Iterator[Finding]:

@@ -19,7 +19,8 @@ from headrace.kernel.errors import NotFound
 
 def forward(
     spool: Annotated[
-        Path, typer.Argument(metavar="SPOOL", help="The spool: a directory.", show_default=False)
+        Path,
+        typer.Argument(metavar="SPOOL", help="The spool: a directory.", show_default=False, readable=False),
     ],
     server: Annotated[
         str, typer.Option("--server", metavar="HOST:PORT", help="Where to send it.", show_default=False)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,6 +81,14 @@ class Place:
             making = partial(_made, self.store, name, console)
             yield Embedded(name, partial(opened_store, self.store), making)
 
+    def check_volatile(self, volatile: bool) -> None:
+        """Refuse what would be gone as soon as the command ends."""
+        if volatile and self.server is None:
+            raise typer.BadParameter(
+                "a store that nobody serves has no memory: it would be gone at once; give --server",
+                param_hint="--volatile",
+            )
+
     def check_local(self, verb: str) -> None:
         """Refuse what FJ has no word for."""
         if self.server is not None:
@@ -94,7 +103,7 @@ class JournalCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
-        words = list(zip(options, [*options[1:], ""], strict=True))
+        words = pairwise([*options, ""])
         servers = [after if word == "--server" else word[9:] for word, after in words if _says_server(word)]
         remote = bool(servers) and not is_url(servers[-1])
         try:

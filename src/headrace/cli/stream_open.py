@@ -17,8 +17,11 @@ from headrace.stream.record import TAG
 
 StoreDir = Annotated[
     Path,
-    typer.Option("--store", envvar="HEADRACE_STORE", metavar="DIR", help="The store: a directory."),
+    typer.Option(
+        "--store", envvar="HEADRACE_STORE", metavar="DIR", help="The store: a directory.", readable=False
+    ),
 ]
+"""Not asked whether it is readable: opening it tells, with the code that this error has everywhere."""
 StreamName = Annotated[str, typer.Argument(metavar="NAME", help="The stream's name.", show_default=False)]
 DEFAULT_STORE = Path("data")
 
