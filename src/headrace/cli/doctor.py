@@ -14,7 +14,8 @@ import typer
 from headrace.cli import doctor_machine, doctor_store
 from headrace.cli.console import Console, Exit
 from headrace.cli.findings import Finding, run
-from headrace.cli.options import Json
+from headrace.cli.options import Ca, Json
+from headrace.cli.settings_flags import Config
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir
 from headrace.store import STORE_FILE
 
@@ -25,6 +26,8 @@ def doctor(
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="A node to ask whether it is ready.", show_default=False)
     ] = None,
+    ca: Ca = None,
+    config: Config = None,
     json: Json = False,
 ) -> None:
     """Check the machine, the disk, a store and a node, line by line.
@@ -34,7 +37,7 @@ def doctor(
 
     Example: headrace doctor --store data --url http://127.0.0.1:7400
     """
-    findings = list(_findings(store, url))
+    findings = list(_findings(store, url, ca, config))
     states = {state: sum(each.state == state for each in findings) for state in ("ok", "warning", "failed")}
     lines = [each.line for each in findings]
     lines.append(", ".join(f"{count} {state}" for state, count in states.items()))
@@ -43,7 +46,7 @@ def doctor(
         raise typer.Exit(Exit.ERROR)
 
 
-def _findings(store: Path, url: str | None) -> Iterator[Finding]:
+def _findings(store: Path, url: str | None, ca: Path | None, config: Path | None) -> Iterator[Finding]:
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "programs": doctor_machine.programs,
         "limits": doctor_machine.limits,
@@ -55,10 +58,10 @@ def _findings(store: Path, url: str | None) -> Iterator[Finding]:
             "permissions": partial(doctor_store.modes, store),
             "store": partial(doctor_store.store, store),
             "tokens": partial(doctor_store.tokens, store),
-            "settings": partial(doctor_store.settings, store, os.environ),
+            "settings": partial(doctor_store.settings, store, os.environ, config),
         }
     if url is not None:
-        checks["node"] = partial(doctor_store.node, url)
+        checks["node"] = partial(doctor_store.node, url, ca)
     if not there:
         checks["store"] = partial(doctor_store.missing, store, needed=url is None)
     for name, check in checks.items():

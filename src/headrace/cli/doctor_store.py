@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 import urllib.error
 import urllib.request
@@ -110,9 +111,9 @@ def tokens(path: Path) -> Iterator[Finding]:
         yield ok("tokens", plural(len(found), "token"))
 
 
-def settings(path: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
+def settings(path: Path, environment: Mapping[str, str], config: Path | None) -> Iterator[Finding]:
     """What `headrace serve` would run with, and its certificate."""
-    node = settled({"store": path}, environment).node
+    node = settled({"store": path}, environment, config).node
     if node.tls_cert is None or node.tls_key is None:
         yield ok("settings", f"{node.host}:{node.port}, without TLS")
         return
@@ -125,9 +126,13 @@ def settings(path: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
         yield ok("settings", f"{node.host}:{node.port}, with TLS")
 
 
-def node(url: str) -> Iterator[Finding]:
+def node(url: str, ca: Path | None) -> Iterator[Finding]:
     """Whether a node answers, and takes requests."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    trusted = ssl.create_default_context()
+    if ca is not None:
+        trusted.load_verify_locations(ca)
+    https = urllib.request.HTTPSHandler(context=trusted)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), https)
     try:
         with opener.open(f"{url.rstrip('/')}/readyz", timeout=_TIMEOUT_S) as response:
             response.read(1000)
@@ -136,4 +141,8 @@ def node(url: str) -> Iterator[Finding]:
         yield failed("node", f"{url} is not ready ({error.code})", "see its log")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            why = f"the certificate of {url} is not to be trusted ({reason.verify_message})"
+            yield failed("node", why, "renew it, or give its issuer's with --ca")
+            return
         yield failed("node", f"{url} does not answer ({reason})", "is it running? check the address")
