@@ -126,16 +126,14 @@ def is_url(server: str) -> bool:
 def connected(server: str) -> FjClient:
     from headrace.client.fj import connect  # asyncio comes with it: commands on stores are quicker without
 
-    return connect(*parse_address(server))
+    return connect(*parse_address(server, "HOST:PORT, such as localhost:4011, nor the URL of a node"))
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: str, takes: str) -> tuple[str, int]:
     """`host:port`, or a usage error."""
     host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise typer.BadParameter(
-            f"{text!r} is no URL of a node, and not HOST:PORT, such as localhost:4011", param_hint="--server"
-        )
+    if "/" in host or not colon or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        raise typer.BadParameter(f"{text!r} is not {takes}", param_hint="--server")
     return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
 
 
