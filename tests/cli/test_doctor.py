@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import resource
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.running import headrace
+from tests.cli.running import headrace, service
 
 import headrace as hr
 from headrace.cli import doctor_machine
@@ -153,3 +154,46 @@ def test_limits_that_are_low_are_a_warning(store: Path, monkeypatch: pytest.Monk
         ["warning"]
     ] * 4
     assert (code, states(found, "file system")) == (1, ["failed"])
+
+
+def test_a_directory_where_one_may_not_write_becomes_no_store(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "theirs").mkdir()
+    monkeypatch.setattr("os.access", lambda *_: False)
+    code, found = examined(place / "theirs")
+    assert (code, states(found, "store"), states(found, "permissions")) == (1, ["warning"], ["failed"])
+
+
+def test_a_directory_where_one_may_not_look_is_a_finding(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    (place / "theirs").mkdir()
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    code, found = examined(place / "theirs")
+    assert (code, states(found, "store")) == (1, ["failed"])
+
+
+def test_settings_are_those_of_the_file_that_is_named(store: Path) -> None:
+    named = store.parent / "elsewhere.toml"
+    named.write_text("port = 7999")
+    assert "127.0.0.1:7999" in examined(store, "--config", str(named))[1]["settings"][0]["found"]
+    named.write_text("prot = 5")
+    assert states(examined(store, "--config", str(named))[1], "settings") == ["failed"]
+
+
+def test_a_certificate_of_ones_own_making_is_trusted_if_it_is_named(store: Path) -> None:
+    cert, key = self_signed(store.parent)
+    words = ("--tls-cert", cert, "--tls-key", key, "--port", "0", "--json")
+    with service("serve", "--store", store, *words) as process:
+        assert process.stdout is not None
+        url = f"https://localhost:{json.loads(process.stdout.readline())['port']}"
+        assert states(examined(store, "--url", url, "--ca", str(cert))[1], "node") == ["ok"]
+        (finding,) = examined(store, "--url", url)[1]["node"]
+        assert "is not to be trusted" in finding["found"]
+        assert "--ca" in finding["advice"]
+        (finding,) = examined(store, "--url", url, "--ca", str(store / "none"))[1]["node"]
+        assert "cannot be looked at" in finding["found"]

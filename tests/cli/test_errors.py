@@ -130,3 +130,14 @@ def test_warnings_of_the_library_are_notes(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_json_is_only_wanted_before_the_end_of_options() -> None:
     assert wants_json(["log", "info", "--json", "a"])
     assert not wants_json(["log", "info", "--", "--json"])
+
+
+@pytest.mark.parametrize(
+    "words", [("log", "info", "{}/log"), ("log", "import", "{}/log", "{}/new"), ("doctor", "--store", "{}")]
+)
+def test_what_may_not_be_read_is_told_by_opening_it_and_is_no_wrong_usage(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log("create", tmp_path / "log")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert "error (usage)" not in headrace(*(word.format(tmp_path) for word in words)).err

@@ -142,3 +142,20 @@ def _forward(spool: Path, address: str) -> str:
     outcome = headrace("journal", "forward", spool, "--server", address, "--once")
     assert (outcome.code, outcome.out) == (1, b"")
     return outcome.err
+
+
+def test_a_server_needs_no_name_where_there_is_one_journal_or_none(place: Path) -> None:
+    store = place / "data"
+    for _ in range(2):  # it makes one, and then there is one
+        with service("journal", "serve", "--port", "0", "--json", "--store", store) as process:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["name"] == "jobs"
+    assert headrace("journal", "create", "pages", "--store", store).code == 0
+    asked = headrace("journal", "serve", "--port", "0", "--store", store)
+    assert (asked.code, "say which of jobs, pages" in asked.err) == (1, True)
+
+
+@pytest.mark.parametrize("address", ["http://localhost:7400", "localhost", "localhost:x", "localhost:0"])
+def test_a_spool_is_sent_over_fj_and_to_no_url(place: Path, address: str) -> None:
+    asked = headrace("journal", "forward", place, "--server", address, "--once")
+    assert (asked.code, "is not HOST:PORT of a server of FJ" in asked.err) == (2, True)

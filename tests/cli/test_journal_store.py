@@ -223,3 +223,26 @@ def test_a_damaged_journal_does_not_hide_the_others(pages: Journals) -> None:
 def _put(store: Path, resource: str) -> None:
     with hr.open(store) as opened, opened.journal("pages") as journal:
         journal.put(resource)
+
+
+def test_without_a_word_the_journals_are_listed_and_other_commands_ask_for_a_name(
+    pages: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages("put", "a")
+    monkeypatch.setenv("HEADRACE_STORE", str(pages.store))
+    listed = headrace("journal", "ls")
+    assert (listed.code, listed.lines[3].split()[:2]) == (0, ["pages", "1"])
+    asked = headrace("journal", "next")
+    assert (asked.code, asked.err.startswith("error (usage): Missing argument 'NAME'")) == (2, True)
+
+
+def test_a_store_that_nobody_serves_takes_nothing_for_memory_only(pages: Journals) -> None:
+    for words in (("put", "a"), ("set", "k", "v")):
+        assert "it would be gone at once" in pages.refused(*words, "--volatile", code=2)
+    assert not pages.store.exists()
+
+
+def test_a_job_that_is_taken_for_good_has_no_lease(pages: Journals) -> None:
+    pages("put", "a")
+    taken = pages.json("next", "--done")
+    assert (taken["lease_until"], taken["lease_until_us"]) == (None, None)

@@ -105,3 +105,9 @@ def test_a_node_keeps_copies_and_says_how_they_are_doing(place: Path) -> None:
         assert 'headrace_copies{stream="s"} 1.0' in there.ask("GET", "/metrics").body.decode()
         asyncio.run_coroutine_threadsafe(kept.stop(), here.loop).result(60)
         assert here.node.replicas["theirs"].phase == "ended"
+
+
+def test_what_is_not_there_cannot_be_unfollowed(place: Path) -> None:
+    hr.open(place / "copy").close()
+    outcome = headrace("stream", "unfollow", "nothing", "--store", place / "copy")
+    assert (outcome.code, "see `headrace stream ls`" in outcome.err) == (1, True)

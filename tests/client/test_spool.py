@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from headrace.client import spool as spool_module
 from headrace.client.ping import PingEar, Pinger
 from headrace.client.spool import HOUR_US, Spool, hour_file
 from headrace.client.spool_file import SpoolFile
+from headrace.journal.errors import BadRequest
 from headrace.kernel.clock import ManualClock
 from headrace.kernel.errors import Closed, DiskFailed, DiskFull
 from headrace.wire.fj import OVERWRITE, PERSIST, RANGE, Function, Request
@@ -189,3 +191,12 @@ def test_a_watermark_that_is_damaged_or_beyond_its_file_counts_for_nothing(place
     assert requests_in(path) == []
     with SpoolFile(path) as file:
         assert file.at == 0
+
+
+@pytest.mark.parametrize("name", ["", b"", 3, None])
+def test_what_no_server_takes_is_refused_before_it_is_kept(place: Path, name: Any) -> None:
+    with Spool(place / "spool") as spool:
+        for verb in (spool.put, lambda each: spool.set(each, 1)):
+            with pytest.raises(BadRequest):
+                verb(name)
+    assert not list((place / "spool").glob("*.spool"))

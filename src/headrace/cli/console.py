@@ -66,7 +66,10 @@ class Console:
         for row in rows:
             table.add_row(*(Text(printable(_cell(cell))) for cell in row))
         # Without a terminal nobody's lines are broken: there is no width to fit.
-        RichConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000).print(table)
+        rich = RichConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 10_000)
+        with rich.capture() as shown:  # written by ourselves: rich has an exit code of its own for `| head`
+            rich.print(table)
+        self.write(shown.get().encode())
 
     def note(self, text: str) -> None:
         _print_talk(text, {"note": text}, self.json)

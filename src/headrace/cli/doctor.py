@@ -13,8 +13,9 @@ import typer
 
 from headrace.cli import doctor_machine, doctor_store
 from headrace.cli.console import Console, Exit
-from headrace.cli.findings import Finding, failed, run, warning
-from headrace.cli.options import Json
+from headrace.cli.findings import Finding, run
+from headrace.cli.options import Ca, Json
+from headrace.cli.settings_flags import Config
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir
 from headrace.store import STORE_FILE
 
@@ -25,6 +26,8 @@ def doctor(
     url: Annotated[
         str | None, typer.Option(metavar="URL", help="A node to ask whether it is ready.", show_default=False)
     ] = None,
+    ca: Ca = None,
+    config: Config = None,
     json: Json = False,
 ) -> None:
     """Check the machine, the disk, a store and a node, line by line.
@@ -34,7 +37,7 @@ def doctor(
 
     Example: headrace doctor --store data --url http://127.0.0.1:7400
     """
-    findings = list(_findings(store, url))
+    findings = list(_findings(store, url, ca, config))
     states = {state: sum(each.state == state for each in findings) for state in ("ok", "warning", "failed")}
     lines = [each.line for each in findings]
     lines.append(", ".join(f"{count} {state}" for state, count in states.items()))
@@ -43,27 +46,23 @@ def doctor(
         raise typer.Exit(Exit.ERROR)
 
 
-def _findings(store: Path, url: str | None) -> Iterator[Finding]:
+def _findings(store: Path, url: str | None, ca: Path | None, config: Path | None) -> Iterator[Finding]:
     checks: dict[str, Callable[[], Iterator[Finding]]] = {
         "programs": doctor_machine.programs,
         "limits": doctor_machine.limits,
     }
-    there = (store / STORE_FILE).is_file()
+    there = os.path.isfile(store / STORE_FILE)  # false, and no error, where one may not look
     if there:
         checks |= {
             "disk": partial(doctor_machine.disk, store),
             "permissions": partial(doctor_store.modes, store),
             "store": partial(doctor_store.store, store),
             "tokens": partial(doctor_store.tokens, store),
-            "settings": partial(doctor_store.settings, store, os.environ),
+            "settings": partial(doctor_store.settings, store, os.environ, config),
         }
     if url is not None:
-        checks["node"] = partial(doctor_store.node, url)
+        checks["node"] = partial(doctor_store.node, url, ca)
+    if not there:
+        checks["store"] = partial(doctor_store.missing, store, needed=url is None)
     for name, check in checks.items():
         yield from run(name, check)
-    if not there and store.is_dir() and not any(store.iterdir()):  # as a service finds it at its first start
-        yield warning("store", f"{store} is empty", "it becomes one when it is used")
-    elif not there and url is None:
-        yield failed(
-            "store", f"there is none at {store}", "say where it is with --store, or make it by using it"
-        )

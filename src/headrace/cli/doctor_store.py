@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 import urllib.error
 import urllib.request
@@ -40,6 +41,18 @@ def store(path: Path) -> Iterator[Finding]:
             )
 
 
+def missing(path: Path, *, needed: bool) -> Iterator[Finding]:
+    """A directory that is no store; `needed` if there is nothing else to look at."""
+    if path.is_dir() and not any(path.iterdir()):  # as a service finds it at its first start
+        yield warning("store", f"{path} is empty", "it becomes one when it is used")
+        if not os.access(path, os.W_OK):
+            yield _not_writable(path)
+    elif needed:
+        yield failed(
+            "store", f"there is none at {path}", "say where it is with --store, or make it by using it"
+        )
+
+
 def _logs(opened: Store) -> list[tuple[str, Path, str]]:
     found = []
     for name in opened.streams():
@@ -72,9 +85,13 @@ def modes(path: Path) -> Iterator[Finding]:
         yield failed("permissions", f"everybody can write to {path}", f"chmod o-w {path}")
     if not os.access(path, os.W_OK):
         wrong = True
-        yield failed("permissions", f"you may not write to {path}", "run as the user who owns it")
+        yield _not_writable(path)
     if not wrong:
         yield ok("permissions", "only their owner can change the files")
+
+
+def _not_writable(path: Path) -> Finding:
+    return failed("permissions", f"you may not write to {path}", "run as the user who owns it")
 
 
 def tokens(path: Path) -> Iterator[Finding]:
@@ -94,9 +111,9 @@ def tokens(path: Path) -> Iterator[Finding]:
         yield ok("tokens", plural(len(found), "token"))
 
 
-def settings(path: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
+def settings(path: Path, environment: Mapping[str, str], config: Path | None) -> Iterator[Finding]:
     """What `headrace serve` would run with, and its certificate."""
-    node = settled({"store": path}, environment).node
+    node = settled({"store": path}, environment, config).node
     if node.tls_cert is None or node.tls_key is None:
         yield ok("settings", f"{node.host}:{node.port}, without TLS")
         return
@@ -109,9 +126,13 @@ def settings(path: Path, environment: Mapping[str, str]) -> Iterator[Finding]:
         yield ok("settings", f"{node.host}:{node.port}, with TLS")
 
 
-def node(url: str) -> Iterator[Finding]:
+def node(url: str, ca: Path | None) -> Iterator[Finding]:
     """Whether a node answers, and takes requests."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    trusted = ssl.create_default_context()
+    if ca is not None:
+        trusted.load_verify_locations(ca)
+    https = urllib.request.HTTPSHandler(context=trusted)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), https)
     try:
         with opener.open(f"{url.rstrip('/')}/readyz", timeout=_TIMEOUT_S) as response:
             response.read(1000)
@@ -120,4 +141,8 @@ def node(url: str) -> Iterator[Finding]:
         yield failed("node", f"{url} is not ready ({error.code})", "see its log")
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            why = f"the certificate of {url} is not to be trusted ({reason.verify_message})"
+            yield failed("node", why, "renew it, or give its issuer's with --ca")
+            return
         yield failed("node", f"{url} does not answer ({reason})", "is it running? check the address")

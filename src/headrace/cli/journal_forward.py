@@ -19,10 +19,12 @@ from headrace.kernel.errors import NotFound
 
 def forward(
     spool: Annotated[
-        Path, typer.Argument(metavar="SPOOL", help="The spool: a directory.", show_default=False)
+        Path,
+        typer.Argument(metavar="SPOOL", help="The spool: a directory.", show_default=False, readable=False),
     ],
     server: Annotated[
-        str, typer.Option("--server", metavar="HOST:PORT", help="Where to send it.", show_default=False)
+        str,
+        typer.Option("--server", metavar="HOST:PORT", help="Where to send it.", show_default=False),
     ],
     once: Annotated[
         bool, typer.Option("--once", help="End when everything is sent; fail if it cannot be.")
@@ -38,7 +40,8 @@ def forward(
     """
     from headrace.client.forward import Forwarder
 
-    console, address = Console(json), parse_address(server)
+    takes = "HOST:PORT of a server of FJ, such as localhost:4011; a node has an --fj-port"
+    console, address = Console(json), parse_address(server, takes)
     if once and not spool.is_dir():
         raise NotFound(f"there is no spool at {spool}: check the path")
     forwarder = Forwarder(spool, *address)

@@ -51,7 +51,7 @@ class Putting:
     ttl: Annotated[
         float | None, typer.Option(parser=parse_duration, metavar="TIME", help="Forget it after so long.")
     ] = None
-    volatile: Annotated[bool, typer.Option("--volatile", help="In memory only: for servers.")] = False
+    volatile: Annotated[bool, typer.Option("--volatile", help="In memory only, on a server.")] = False
 
     def how(self) -> Put:
         value = None if self.value is None else parse_data(self.value, self.type)
@@ -83,6 +83,7 @@ def put(
         raise typer.BadParameter("--ttl and --volatile are for one job at a time", param_hint="--file")
     if file == "-" and putting.value == "-":
         raise typer.BadParameter("stdin cannot be both the resources and the value", param_hint="--value")
+    place.check_volatile(putting.volatile)
     console, how = Console(json), putting.how()
     with place.opened(name, console) as journal:
         if resource is not None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,6 +81,14 @@ class Place:
             making = partial(_made, self.store, name, console)
             yield Embedded(name, partial(opened_store, self.store), making)
 
+    def check_volatile(self, volatile: bool) -> None:
+        """Refuse what would be gone as soon as the command ends."""
+        if volatile and self.server is None:
+            raise typer.BadParameter(
+                "a store that nobody serves has no memory: it would be gone at once; give --server",
+                param_hint="--volatile",
+            )
+
     def check_local(self, verb: str) -> None:
         """Refuse what FJ has no word for."""
         if self.server is not None:
@@ -94,7 +103,7 @@ class JournalCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
-        words = list(zip(options, [*options[1:], ""], strict=True))
+        words = pairwise([*options, ""])
         servers = [after if word == "--server" else word[9:] for word, after in words if _says_server(word)]
         remote = bool(servers) and not is_url(servers[-1])
         try:
@@ -117,16 +126,14 @@ def is_url(server: str) -> bool:
 def connected(server: str) -> FjClient:
     from headrace.client.fj import connect  # asyncio comes with it: commands on stores are quicker without
 
-    return connect(*parse_address(server))
+    return connect(*parse_address(server, "HOST:PORT, such as localhost:4011, nor the URL of a node"))
 
 
-def parse_address(text: str) -> tuple[str, int]:
+def parse_address(text: str, takes: str) -> tuple[str, int]:
     """`host:port`, or a usage error."""
     host, colon, port = text.rpartition(":")
-    if not colon or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
-        raise typer.BadParameter(
-            f"{text!r} is no URL of a node, and not HOST:PORT, such as localhost:4011", param_hint="--server"
-        )
+    if "/" in host or not colon or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        raise typer.BadParameter(f"{text!r} is not {takes}", param_hint="--server")
     return host.removeprefix("[").removesuffix("]") or "localhost", int(port)
 
 

@@ -12,7 +12,11 @@ from headrace.cli.journal_verbs import patient
 from headrace.cli.options import Json, with_options
 from headrace.cli.quantities import parse_size
 from headrace.cli.stream_open import DEFAULT_STORE, StoreDir
-from headrace.store import open_store
+from headrace.kernel.errors import Refused
+from headrace.store import Store, open_store
+
+_FIRST = "jobs"
+"""The journal that is made in a store without any, if none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,14 @@ class Bounds:
 
 @with_options
 def serve(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The journal's name.", show_default=False)],
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME]",
+            help="The journal's name.",
+            show_default=f"the only one of the store, or {_FIRST}, if there is none",
+        ),
+    ] = None,
     *,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 4011,
@@ -58,5 +69,15 @@ def serve(
     if not open_to_anyone:
         check_host(host, ", or say --open-to-anyone if your network keeps strangers out")
     limits = ServerLimits(bounds.connections, bounds.rate, value_bytes=bounds.value_size)
-    with open_store(store) as opened, patient(lambda: opened.journal(name)) as journal:
-        run_server(journal, host, port, limits, Console(json))
+    with open_store(store) as opened:
+        chosen = _only_one(opened) if name is None else name
+        with patient(lambda: opened.journal(chosen)) as journal:
+            run_server(journal, host, port, limits, Console(json))
+
+
+def _only_one(store: Store) -> str:
+    """The journal that is meant when none is named."""
+    names = store.journals() or [_FIRST]
+    if len(names) > 1:
+        raise Refused(f"{store.path} has several journals: say which of {', '.join(names)}")
+    return names[0]

@@ -79,8 +79,8 @@ def job_facts(job: Job) -> dict[str, Any]:
         "priority": job.priority if known else None,
         "due": shown_time(job.due_us) if known else None,
         "attempts": job.attempts if known else None,
-        "lease_until": shown_time(job.lease_until_us),
-        "lease_until_us": job.lease_until_us,
+        "lease_until": shown_time(job.lease_until_us or None),  # taken for good, it has no lease
+        "lease_until_us": job.lease_until_us or None,
         "value": shown_data(job.value),
     }
 

@@ -27,7 +27,7 @@ class Keeping:
     ttl: Annotated[
         float | None, typer.Option(parser=parse_duration, metavar="TIME", help="It is gone after so long.")
     ] = None
-    volatile: Annotated[bool, typer.Option("--volatile", help="In memory only: for servers.")] = False
+    volatile: Annotated[bool, typer.Option("--volatile", help="In memory only, on a server.")] = False
     no_overwrite: Annotated[bool, typer.Option("--no-overwrite", help="Refuse if the key has a value.")] = (
         False
     )
@@ -51,6 +51,7 @@ def set_value(
 
     Example: headrace journal set pages visits 41 --type integer --ttl 7d
     """
+    place.check_volatile(keeping.volatile)
     console, data = Console(json), parse_data(value, keeping.type)
     with place.opened(name, console) as journal:
         journal.set(

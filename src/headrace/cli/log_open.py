@@ -13,7 +13,11 @@ from headrace.log import Log
 from headrace.log.meta import META_FILE
 from headrace.log.queue import RAW_SCHEMA
 
-LogPath = Annotated[Path, typer.Argument(metavar="PATH", help="The log: a directory.", show_default=False)]
+LogPath = Annotated[
+    Path,
+    typer.Argument(metavar="PATH", help="The log: a directory.", show_default=False, readable=False),
+]
+"""Not asked whether it is readable: opening it tells, with the code that this error has everywhere."""
 SkipDamaged = Annotated[
     bool, typer.Option("--skip-damaged", help="Tell of damage on stderr, read on, and end with exit code 3.")
 ]

@@ -28,7 +28,8 @@ _RECORDS_AT_ONCE = 10_000
 
 def import_(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A directory of .slab files.", show_default=False)
+        Path,
+        typer.Argument(metavar="DIR", help="A directory of .slab files.", show_default=False, readable=False),
     ],
     path: LogPath,
     json: Json = False,

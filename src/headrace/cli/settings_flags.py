@@ -69,6 +69,7 @@ def _options() -> dict[str, Any]:
             help=meta.description,
             min=meta.ge,
             max=meta.le,
+            readable=False,
             show_default=False if default in (None, False) else str(default),
         )
         made[name] = Annotated[_without_none(plain) | None, option]

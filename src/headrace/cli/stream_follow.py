@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.cli.console import Console
 from headrace.cli.copying import Copying, Url, keep_copy, tell_unfollowed
 from headrace.cli.options import Json, with_options
-from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName, opened_store
+from headrace.cli.stream_open import DEFAULT_STORE, StoreDir, StreamName, no_stream, opened_store
 
 
 @with_options
@@ -29,6 +29,8 @@ def unfollow(name: StreamName, store: StoreDir = DEFAULT_STORE, json: Json = Fal
     Nobody may be following into it. Other copies can follow it from now on instead of its source.
     """
     with opened_store(store) as opened:
+        if name not in opened.streams():
+            raise no_stream(opened, name)
         origin = opened.unfollow(name)
         end = opened.stream(name).next_index
     tell_unfollowed("stream", name, origin, end, Console(json))

@@ -17,8 +17,11 @@ from headrace.stream.record import TAG
 
 StoreDir = Annotated[
     Path,
-    typer.Option("--store", envvar="HEADRACE_STORE", metavar="DIR", help="The store: a directory."),
+    typer.Option(
+        "--store", envvar="HEADRACE_STORE", metavar="DIR", help="The store: a directory.", readable=False
+    ),
 ]
+"""Not asked whether it is readable: opening it tells, with the code that this error has everywhere."""
 StreamName = Annotated[str, typer.Argument(metavar="NAME", help="The stream's name.", show_default=False)]
 DEFAULT_STORE = Path("data")
 
@@ -48,8 +51,12 @@ def stream_of(store: Store, name: str) -> Stream:
     except NotFound:
         if name in store.streams():
             raise
-        advice = "see `headrace stream ls`, or make it with `headrace stream create`"
-        raise NotFound(f"there is no stream {name!r} in {store.path}: {advice}") from None
+        raise no_stream(store, name) from None
+
+
+def no_stream(store: Store, name: str) -> NotFound:
+    advice = "see `headrace stream ls`, or make it with `headrace stream create`"
+    return NotFound(f"there is no stream {name!r} in {store.path}: {advice}")
 
 
 def is_raw(stream: Stream) -> bool:

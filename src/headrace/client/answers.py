@@ -45,9 +45,22 @@ def text(raw: bytes) -> str:
 
 def raw(name: str | bytes) -> bytes:
     """A key or a resource as bytes."""
-    found = name.encode("utf-8", "surrogateescape") if isinstance(name, str) else bytes(name)
+    if isinstance(name, str):
+        found = name.encode("utf-8", "surrogateescape")
+    elif isinstance(name, bytes):
+        found = name
+    else:  # bytes(3) would be three zeros
+        raise BadRequest(f"a key or resource is a text, not {name!r}")
     if len(found) > SIZE_MAX:
         raise BadRequest(f"a key or resource has at most {SIZE_MAX} bytes, not {len(found)}")
+    return found
+
+
+def named(name: str | bytes) -> bytes:
+    """The same of what is put or set: who spools it learns here what the server would refuse later."""
+    found = raw(name)
+    if not found:
+        raise BadRequest(f"a key or resource is a text that is not empty, not {name!r}")
     return found
 
 

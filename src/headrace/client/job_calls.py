@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from headrace.client.answers import NO_JOB, carried_out, failure, pairs_of, raw, text
+from headrace.client.answers import NO_JOB, carried_out, failure, named, pairs_of, raw, text
 from headrace.client.calls import Call, Pause, Words, persisted
 from headrace.journal.errors import BadRequest, LeaseLost
 from headrace.journal.job import Data, Desk, Job, Nothing
@@ -61,7 +61,7 @@ class JobWords(Words):
         else:
             place = self._place(domain, priority, after, due_us)
         kind, data = (None, None) if value is None else encode(value)
-        flags, name = _PUT if persist else RANGE, raw(resource)
+        flags, name = _PUT if persist else RANGE, named(resource)
         timeout = None if ttl is None else self.moment(ttl)
         fields = (_SET, 0, flags, self.now_us(), timeout, 0, place, name, kind, data)
         return _new(Call, (_new(Request, fields), partial(carried_out, name)))
@@ -77,7 +77,7 @@ class JobWords(Words):
         persist: bool = True,
     ) -> Call[None]:
         """Work on all these resources, in one request: all of it happens, or nothing."""
-        names = [raw(resource) for resource in resources]
+        names = [named(resource) for resource in resources]
         coded = [_VOID] * len(names) if values is None else [encode(value) for value in values]
         if len(coded) != len(names):
             raise BadRequest(f"{len(names)} resources, but {len(coded)} values")

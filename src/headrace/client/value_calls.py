@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from headrace.client.answers import NO_KEY, carried_out, check, only_pair, pairs_of, raw, value_of
+from headrace.client.answers import NO_KEY, carried_out, check, named, only_pair, pairs_of, raw, value_of
 from headrace.client.calls import Call, Words, persisted
 from headrace.journal.errors import BadRequest
 from headrace.journal.job import Data
@@ -59,7 +59,9 @@ class ValueWords(Words):
         now = self.stamp(timestamp_us)
         kind, data = encode(value)
         expires = None if ttl is None else now + microseconds(ttl)
-        return self._plain(Request(Function.SET, 0, flags, now, expires, key=raw(key), type=kind, value=data))
+        return self._plain(
+            Request(Function.SET, 0, flags, now, expires, key=named(key), type=kind, value=data)
+        )
 
     def get(
         self,
