@@ -40,6 +40,11 @@ _HEADER = struct.Struct("<4sIQQQII")
 _SEALED = struct.Struct("<4sIQ")
 _SUMMED = struct.Struct("<QQII")
 _SUMMED_FROM = 16
+_PATIENCE = 16
+"""Behind the end of a row so many times the bytes of a file are summed up. True ones are together no larger
+than the file, but a value may hold, on purpose, the beginning of a large one at every eighth byte. Small ones
+are looked at in any case."""
+_SMALL_BYTES = 4096
 _sealed, _summed, _digest = _SEALED.pack, _SUMMED.pack, xxhash.xxh3_64_intdigest
 
 
@@ -200,13 +205,22 @@ def _find(data: bytes, salt: int) -> list[_Found]:
                 break
         found.append(_Found(record, in_row=True))
         at += _HEADER.size + len(record.payload)
-    at = data.find(_MAGIC, at)
+    at, patience = data.find(_MAGIC, at), _PATIENCE * len(data)
     while at >= 0:
-        record = _record_at(data, at, salt)
-        if record is not None:
-            found.append(_Found(record, in_row=False))
+        claimed = _claimed(data, at)
+        if claimed <= max(patience, _SMALL_BYTES):
+            patience -= claimed
+            record = _record_at(data, at, salt)
+            if record is not None:
+                found.append(_Found(record, in_row=False))
         at = data.find(_MAGIC, at + 1)
     return found
+
+
+def _claimed(data: bytes, at: int) -> int:
+    """How large the record there says that it is; 0 if it would not end within the file."""
+    size = 0 if at + _HEADER.size > len(data) else _HEADER.size + int(_HEADER.unpack_from(data, at)[1])
+    return size if at + size <= len(data) else 0
 
 
 def _record_at(data: bytes, at: int, salt: int) -> Record | None:
@@ -216,6 +230,7 @@ def _record_at(data: bytes, at: int, salt: int) -> Record | None:
     end = at + _HEADER.size + length
     if magic != _MAGIC or end > len(data):
         return None
-    if xxhash.xxh3_64_intdigest(data[at + _SUMMED_FROM : end], salt) != seal:
-        return None
+    with memoryview(data) as view, view[at + _SUMMED_FROM : end] as summed:
+        if _digest(summed, salt) != seal:
+            return None
     return Record(index, durable, count, opening, data[at + _HEADER.size : end])
