@@ -120,6 +120,15 @@ def test_of_two_syncs_at_once_both_fail_though_only_one_is_told(
     assert told == ["Broken"]
 
 
+def test_who_waits_for_a_sync_while_the_journal_is_closed_is_told_no_failure(journal: Journal) -> None:
+    engine, books = journal.engine, journal.engine._ledger
+    engine.start(lambda now: engine.values.set(now, value(b"k")))
+    _reached, unsynced = books.write_apart()
+    journal.close()
+    assert unsynced
+    books._sync(unsynced)  # as a thread does that had come so far
+
+
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 def test_a_part_of_an_operation_never_counts(

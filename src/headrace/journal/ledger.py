@@ -275,7 +275,8 @@ class Ledger:
             if self.failure is None:
                 self.pour()
         finally:
-            self._tail.close()
+            with self._syncing:  # or the number of its file could be another file's when it is synced
+                self._tail.close()
 
     # --- inside
 

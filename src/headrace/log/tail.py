@@ -62,7 +62,7 @@ class Record:
 
 
 class Tail:
-    """Both files, as their one writer sees them. Used by one thread at a time; `sync` may run beside."""
+    """Both files, as their one writer sees them. Used by one thread at a time; one `sync` may run beside."""
 
     def __init__(self, files: list[File], salt: int, opening: int) -> None:
         self._files = files
@@ -128,10 +128,11 @@ class Tail:
         return [(at, self._written[at]) for at in (0, 1) if self._written[at] > self._synced[at]]
 
     def sync(self, unsynced: list[tuple[int, int]]) -> None:
-        """Make safe what was unsynced at some moment; others may write meanwhile."""
+        """Make safe what was unsynced at some moment, and still is; others may write meanwhile."""
         for at, written in unsynced:
-            self._files[at].sync()
-            self._synced[at] = max(self._synced[at], written)
+            if written > self._synced[at]:
+                self._files[at].sync()
+                self._synced[at] = written
 
     def turn(self) -> None:
         """Go on in the other file; what is in this one has to be poured before the next turn."""
