@@ -208,13 +208,14 @@ def _find(data: bytes, salt: int) -> list[_Found]:
         at += _HEADER.size + len(record.payload)
     at, patience = data.find(_MAGIC, at), _PATIENCE * len(data)
     while at >= 0:
-        claimed = _claimed(data, at)
+        claimed, following = _claimed(data, at), at + 1
         if claimed <= max(patience, _SMALL_BYTES):
             patience -= claimed
             record = _record_at(data, at, salt)
             if record is not None:
                 found.append(_Found(record, in_row=False))
-        at = data.find(_MAGIC, at + 1)
+                following = at + claimed  # inside of it is no other
+        at = data.find(_MAGIC, following)
     return found
 
 
