@@ -168,8 +168,11 @@ def test_a_mistake_in_the_fold_does_not_go_unnoticed(
 
 
 def test_an_operation_that_is_refused_breaks_nothing(journal: Journal, place: Path) -> None:
+    engine = journal.engine
     with pytest.raises(ZeroDivisionError):
-        journal.engine.do(lambda now: 1 // 0)
+        engine.run([(lambda now: engine.values.set(now, value(b"k")), 9), (lambda now: 1 // 0, 9)])
+    with pytest.raises(ZeroDivisionError):
+        engine.do(lambda now: 1 // 0)
     journal.put("a")
     shutil.copytree(journal.engine.path, place / "killed")
     with open_journal(place / "killed") as again:

@@ -150,6 +150,7 @@ class Engine:
                 self._end_leases(now)
             before, in_memory = ledger.upcoming, ledger.volatile_events
             for operation, size in operations:
+                begun = ledger.upcoming
                 try:
                     if ledger.failure is not None or (size and ledger.pending_bytes + size > ledger.free):
                         ledger.admit(size)
@@ -157,7 +158,7 @@ class Engine:
                 except HeadraceError as error:
                     results.append(error)
                 except BaseException as error:
-                    self._interrupted(error, before)
+                    self._interrupted(error, begun)
                     raise
                 if enough is not None and enough():
                     break
@@ -332,9 +333,9 @@ class Engine:
                 self._ledger.broken(error)
                 raise
 
-    def _interrupted(self, error: BaseException, before: int) -> None:
+    def _interrupted(self, error: BaseException, begun: int) -> None:
         """By Ctrl-C, or a mistake of ours: a part of an operation must not count."""
-        if self._ledger.upcoming != before:
+        if self._ledger.upcoming != begun:
             self._ledger.broken(error)
 
     def _care(self) -> None:

@@ -251,7 +251,8 @@ class Ledger:
     def broken(self, error: BaseException) -> Broken:
         """Nothing more is written: memory may know what the disk does not, or only a part of an operation."""
         if self.failure is None:
-            self.failure = Broken(f"{self._log.path} could not be written ({error!r}): open it again")
+            why = str(error) or type(error).__name__
+            self.failure = Broken(f"{self._log.path} could not be written ({why}): open it again")
         return self.failure
 
     @contextmanager
