@@ -193,3 +193,26 @@ def test_a_series_of_long_resources_is_leased_as_a_whole_or_not_at_all(
     assert journal.stats().leased == 0
     disk.heal()
     assert journal.next_batch(300, "long").num_rows == 300
+
+
+def test_a_batch_that_is_refused_is_not_remembered_as_put(journal: Journal, disk: FailingDisk) -> None:
+    """However much room there is: for all of it, or for a part."""
+    refused = put = 0
+    for left in range(0, 3000, 40):
+        disk.heal()
+        journal.engine.pour()
+        journal.set("fills", bytes(journal.engine._ledger.free - left - 200))
+        names = [f"{left}:{n}" for n in range(5)]
+        before = journal.stats().pending
+        disk.fail_at = disk.count
+        try:
+            journal.put_batch(names, once=("w" * 200, left))
+            put += 1
+        except DiskFull:
+            refused += 1
+            assert journal.stats().pending == before
+            disk.heal()
+            assert len(journal.put_batch(names, once=("w" * 200, left))) == 5
+        assert journal.stats().pending == before + 5
+    assert put
+    assert refused

@@ -111,7 +111,7 @@ class BatchOperations(JobOperations):
             attempts = attempts[0]
         keys = [row.resource for row in rows]
         said = (_TAKE, now, ids, keys, None, None, None, None, until, None, None, attempts)
-        self._ledger.emit_series(Series(_new(Event, (*said, None, None, None, None)), len(rows)))
+        self._emit_admitted(Series(_new(Event, (*said, None, None, None, None)), len(rows)))
         return list(zip(rows, values))  # noqa: B905 - there may be values of more
 
     def still_held(self, now: int, given: Leases) -> tuple[list[int], list[int]]:
@@ -144,7 +144,7 @@ class BatchOperations(JobOperations):
         rows = list(map(find, ids))
         if count >= _FEW and all(rows) and len(set(ids)) == count and min(ids) >= 0:
             keys = [row.resource for row in rows if row is not None]
-            self._ledger.emit_series(Series(_new(Event, (_DONE, now, ids, keys, *_NOTHING_ELSE)), count))
+            self._emit_admitted(Series(_new(Event, (_DONE, now, ids, keys, *_NOTHING_ELSE)), count))
             return
         self._admit_ends(ids)
         for id in ids:  # noqa: A001
@@ -153,6 +153,11 @@ class BatchOperations(JobOperations):
                 lost.append(id)
             else:
                 emit(brief(_DONE, now, id, row.resource), id < 0)
+
+    def _emit_admitted(self, series: Series) -> None:
+        """What became of jobs, which nobody has announced; or DiskFull."""
+        self._ledger.admit_more(2 * EVENT_BYTES * series.count + series.bytes)
+        self._ledger.emit_series(series)
 
     def _admit_ends(self, ids: list[int]) -> None:
         """Room for saying that all of these are done: all of them, or DiskFull."""

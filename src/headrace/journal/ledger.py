@@ -154,9 +154,7 @@ class Ledger:
         self.upcoming = place + 1
 
     def emit_series(self, series: Series) -> None:
-        """`emit` for many at once, none of them for memory only; nothing of it, if there is no room."""
-        size = _EVENT_BYTES * series.count + series.bytes
-        self.admit_more(size)
+        """`emit` for many at once, none of them for memory only."""
         try:
             self._fold_series(series, self.upcoming)
         except BaseException as error:
@@ -164,7 +162,7 @@ class Ledger:
             raise
         self._pending.append(series)
         self._pending_series += 1
-        self.pending_bytes += size
+        self.pending_bytes += _EVENT_BYTES * series.count + series.bytes
         self.upcoming += series.count
 
     def write(self, apart: bool = False) -> int:
