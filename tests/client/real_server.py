@@ -10,7 +10,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import headrace as hr
-from headrace.server.fj import FjServer, ServerLimits
+from headrace.server.fj import FjServer
+from headrace.server.fj_limits import ServerLimits
 
 from .spool_child import processes
 

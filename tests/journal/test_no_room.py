@@ -17,7 +17,7 @@ from headrace.log import tail
 from headrace.wire.fj import DATA, PERSIST, RANGE, Function
 from headrace.wire.fj_many import pack_jobs, pack_keys
 
-SMALL = 1 << 15
+SMALL = (1 << 15) + ledger._ONE_MORE_BYTES
 
 
 @pytest.fixture
@@ -131,3 +131,88 @@ def test_many_leases_and_their_end_over_fj_are_refused_whole(journal: Journal, d
     assert journal.stats().leased == 301
     disk.heal()
     assert not ask(Function.DELETE, b"", PERSIST, timeout=reply.timeout, type=1, value=done).pairs
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda journal: journal.put("new"),
+        lambda journal: journal.next(),
+        lambda journal: journal.set("k", "new"),
+        lambda journal: journal.done(journal.engine.state.jobs.worked_on[b"longer"].id),
+    ],
+)
+def test_what_is_refused_because_leases_ended_has_not_been_done(
+    journal: Journal, disk: FailingDisk, clock: ManualClock, operation: Callable[[Journal], object]
+) -> None:
+    journal.put_batch([f"leased {n}:" + "d" * 300 for n in range(200)], priority=1)
+    journal.put("longer", priority=1)
+    journal.next_batch(200, lease="1m")
+    journal.next(lease="1h")
+    journal.engine.pour()
+    disk.fail_at = disk.count
+    before = journal.stats().leased
+    clock.advance(61)
+    with pytest.raises(DiskFull):
+        operation(journal)
+    stats = journal.stats()
+    assert (before, stats.leased, stats.pending, stats.dead) == (201, 1, 1, 500)
+    assert journal.get("k").value == "v" * 400
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_long_resources_are_leased_and_done_as_far_as_there_is_room(
+    journal: Journal, disk: FailingDisk, count: int
+) -> None:
+    """What was taken is told, and what is told was taken."""
+    journal.put_batch([f"{n}:" + "r" * 5000 for n in range(300)], domain="long", priority=1)
+    journal.engine.pour()
+    disk.fail_at = disk.count
+    taken: set[int] = set()
+    with pytest.raises(DiskFull):
+        while True:
+            taken |= set(journal.next_batch(count, "long")["id"].to_pylist())
+    leased = set(journal.engine.state.jobs.leased)
+    assert leased == taken
+    assert leased
+    with pytest.raises(DiskFull):
+        journal.done_batch(leased)
+    assert set(journal.engine.state.jobs.leased) == leased
+    disk.heal()
+    assert journal.done_batch(leased) == []
+
+
+def test_a_series_of_long_resources_is_leased_as_a_whole_or_not_at_all(
+    journal: Journal, disk: FailingDisk
+) -> None:
+    journal.put_batch([f"{n}:" + "r" * 5000 for n in range(300)], domain="long", priority=1)
+    journal.engine.pour()
+    disk.fail_at = disk.count
+    with pytest.raises(DiskFull):
+        journal.next_batch(300, "long")
+    assert journal.stats().leased == 0
+    disk.heal()
+    assert journal.next_batch(300, "long").num_rows == 300
+
+
+def test_a_batch_that_is_refused_is_not_remembered_as_put(journal: Journal, disk: FailingDisk) -> None:
+    """However much room there is: for all of it, or for a part."""
+    refused = put = 0
+    for left in range(0, 3000, 40):
+        disk.heal()
+        journal.engine.pour()
+        journal.set("fills", bytes(journal.engine._ledger.free - left - 200))
+        names = [f"{left}:{n}" for n in range(5)]
+        before = journal.stats().pending
+        disk.fail_at = disk.count
+        try:
+            journal.put_batch(names, once=("w" * 200, left))
+            put += 1
+        except DiskFull:
+            refused += 1
+            assert journal.stats().pending == before
+            disk.heal()
+            assert len(journal.put_batch(names, once=("w" * 200, left))) == 5
+        assert journal.stats().pending == before + 5
+    assert put
+    assert refused

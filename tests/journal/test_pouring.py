@@ -49,8 +49,8 @@ def frames(journal: Journal) -> list[tuple[int, int]]:
     told: list[tuple[int, int]] = []
     append = journal.engine.log.append
 
-    def noting(events):
-        base = append(events)
+    def noting(events, **how):
+        base = append(events, **how)
         told.append((base, base + events.num_rows))
         return base
 

@@ -93,7 +93,7 @@ def test_a_series_folds_to_what_its_events_fold_to(steps: list[tuple[int, Any, i
                 place += 1
                 both(Series(Event(Kind.DONE, NOW, ids, keys), len(rows)))  # type: ignore[arg-type]
         if pending := list(whole.jobs.pending.values())[take:]:
-            both(job_series(pending))  # as a sweep says them again
+            both(job_series(pending, NOW))  # as a sweep says them again
     for now in (NOW, NOW + 40):
         assert order(whole, now) == order(singly, now)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from headrace.journal import Job, JournalSettings, open_journal, replay, sweep
+from headrace.journal import Job, JournalSettings, ledger, open_journal, replay, sweep
+from headrace.journal.new_jobs import NewJob
 from headrace.journal.reading import read_state
 from headrace.kernel.clock import ManualClock
+from headrace.kernel.errors import DiskFull
 
 START_US = 1_700_000_000_000_000
 
@@ -196,3 +200,115 @@ def test_a_value_that_is_changed_keeps_its_other_keys_and_its_lease_wherever_the
         found = journal.get("b")
         assert found is not None
         assert (found.value, found.locked) == (2, True)
+
+
+# --- when something comes in between
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing happens in the background."""
+    monkeypatch.setattr(ledger.Ledger, "start", lambda self: None)
+
+
+def fails(*args: object, **named: object) -> None:
+    raise DiskFull("no room")
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("verb", ["pour", "admit"])
+def test_what_a_full_disk_kept_from_the_log_is_there_before_its_first_saying_goes(
+    place: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    with open_journal(place / "j") as journal:
+        journal.put("job")
+        journal.set("value", "v")
+        journal.link("value", "second key")
+        for number in range(300):
+            journal.set("k", number)
+        before = all_of(journal)
+        books = journal.engine._ledger
+        books.pour()
+        for _ in range(3):
+            with monkeypatch.context() as full, suppress(DiskFull):
+                full.setattr(books, verb, fails)
+                journal.engine._care()
+        shutil.copytree(place / "j", place / "killed")
+        settle_down(journal)
+        assert journal.engine.swept > 100
+    for name in ("killed", "j"):
+        with open_journal(place / name) as journal:
+            assert all_of(journal) == before
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_value_and_its_keys_are_said_anew_together_or_not_at_all(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_journal(place / "j") as journal:
+        journal.set("value", "v")
+        for number in range(20):
+            journal.link("value", f"key {number}")
+        for number in range(300):
+            journal.set("k", number)
+        before = all_of(journal)
+        books = journal.engine._ledger
+        books.pour()
+        for allowed in range(20):
+            with monkeypatch.context() as full, suppress(DiskFull):
+                admissions = iter([books.admit] * allowed)
+                full.setattr(books, "admit", lambda size: next(admissions, fails)(size))  # noqa: B023
+                journal.engine._care()
+        settle_down(journal)
+        assert journal.engine.swept > 100
+        assert all_of(journal) == before
+    with open_journal(place / "j") as journal:
+        assert all_of(journal) == before
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_job_is_not_due_sooner_because_the_clock_of_who_asked_for_it_is_ahead(place: Path) -> None:
+    clock, hour = ManualClock(START_US), 3_600_000_000
+    with open_journal(place / "j", clock=clock) as journal:
+        engine = journal.engine
+        job = NewJob(b"a", "d", 1, START_US + hour, 0, b"", START_US + 2 * hour)
+        engine.do(lambda now: engine.jobs.put(now, job))
+        for number in range(300):
+            journal.set("k", number)
+        settle_down(journal)
+        assert engine.swept > 0
+        assert not journal.next("d")
+    with open_journal(place / "j", clock=clock) as journal:
+        assert not journal.next("d")
+        clock.advance(3600)
+        assert journal.next("d")
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_job_that_is_known_before_the_one_it_waits_for_is_taken_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep is between the two: the leased one was said anew, behind the one that waits."""
+    clock = ManualClock(START_US)
+    with open_journal(place / "j", clock=clock) as journal:
+        journal.put("a", domain="d", priority=1)
+        leased = journal.next("d")
+        for number in range(58):
+            journal.set("k", number)
+        journal.put_batch([f"{n}" for n in range(6)], domain="d", priority=1)
+        journal.put("a", domain="d", priority=1, ttl="1h")
+        for number in range(300):
+            journal.set("k", number)
+        journal.engine._ledger.pour()
+        steps = iter([True, False])
+        monkeypatch.setattr(journal.engine._sweep, "_wanted", lambda state: next(steps))
+        journal.engine._care()
+        assert journal.engine.swept == 60
+    with open_journal(place / "j", clock=clock) as journal:
+        journal.put_batch([f"other {n}" for n in range(6)], domain="other")
+        assert isinstance(leased, Job)
+        journal.done(leased.id)
+        taken = journal.next_batch(100, "d", lease="1m")
+        assert sorted(taken["resource"].to_pylist()) == [*map(str, range(6)), "a"]
+        clock.advance(3601)
+        assert journal.stats().by_domain == {"d": 6, "other": 6}

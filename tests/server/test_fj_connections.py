@@ -9,7 +9,8 @@ import pytest
 
 from headrace.client.fj import aconnect
 from headrace.journal import BadRequest, KeyTaken, open_journal
-from headrace.server.fj import FjServer, ServerLimits
+from headrace.server.fj import FjServer
+from headrace.server.fj_limits import ServerLimits
 
 
 async def _left(server: FjServer) -> None:

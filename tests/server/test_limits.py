@@ -10,7 +10,8 @@ import pytest
 from headrace.client.fj import aconnect
 from headrace.journal import open_journal
 from headrace.kernel.errors import HeadraceError
-from headrace.server.fj import FjServer, ServerLimits
+from headrace.server.fj import FjServer
+from headrace.server.fj_limits import ServerLimits
 
 
 def test_connections_beyond_the_limit_are_refused_with_a_word(place: Path) -> None:

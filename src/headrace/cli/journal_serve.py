@@ -64,7 +64,7 @@ def serve(
     Example: headrace journal serve pages --port 4011
     """
     from headrace.cli.serving import check_host, run_server  # asyncio: only where it is needed
-    from headrace.server.fj import ServerLimits
+    from headrace.server.fj_limits import ServerLimits
 
     if not open_to_anyone:
         check_host(host, ", or say --open-to-anyone if your network keeps strangers out")

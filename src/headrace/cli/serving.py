@@ -16,7 +16,8 @@ from headrace.cli.console import Console
 from headrace.cli.quantities import plural
 from headrace.journal import Journal
 from headrace.kernel.errors import Refused
-from headrace.server.fj import FjServer, ServerLimits
+from headrace.server.fj import FjServer
+from headrace.server.fj_limits import ServerLimits
 from headrace.server.open_files import allow_many
 
 T = TypeVar("T")

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
-from headrace.journal.events import Event, Kind, brief
+from headrace.journal.events import EVENT_BYTES, Event, Kind, brief
 from headrace.journal.job_operations import JobOperations, Wanted
 from headrace.journal.leases import Leases
 from headrace.journal.new_jobs import NewJobs
 from headrace.journal.residents import VOLATILE_ROW_BYTES
 from headrace.journal.rows import JobRow
 from headrace.journal.series import SERIES_BYTES, SERIES_EVENTS, Series
+from headrace.kernel.errors import DiskFull
 
 _PUT, _TAKE, _DONE = int(Kind.PUT), int(Kind.TAKE), int(Kind.DONE)
 _new = tuple.__new__
@@ -66,16 +67,27 @@ class BatchOperations(JobOperations):
         found: list[tuple[JobRow, bytes]] = []
         size = 0
         while len(found) < count and size < bytes_most:
-            taken = self._take_front(now, wanted, count - len(found), bytes_most - size)
+            try:
+                taken = self._take_some(now, wanted, count - len(found), bytes_most - size)
+            except DiskFull:
+                if not found:
+                    raise
+                break
             if not taken:
-                one = self._take(now, wanted)
-                if one is None:
-                    break
-                taken = [one]
+                break
             found += taken
             if bytes_most != _ANY:
                 size += sum(len(row.resource) + len(value) for row, value in taken)
         return found
+
+    def _take_some(self, now: int, wanted: Wanted, count: int, bytes_most: int) -> list[tuple[JobRow, bytes]]:
+        """Many or one, for which there is room; none if there is none."""
+        taken = self._take_front(now, wanted, count, bytes_most)
+        if not taken:
+            self._ledger.admit_more(0)
+            one = self._take(now, wanted)
+            taken = [] if one is None else [one]
+        return taken
 
     def _take_front(
         self, now: int, wanted: Wanted, count: int, bytes_most: int
@@ -99,7 +111,7 @@ class BatchOperations(JobOperations):
             attempts = attempts[0]
         keys = [row.resource for row in rows]
         said = (_TAKE, now, ids, keys, None, None, None, None, until, None, None, attempts)
-        self._ledger.emit_series(Series(_new(Event, (*said, None, None, None, None)), len(rows)))
+        self._emit_admitted(Series(_new(Event, (*said, None, None, None, None)), len(rows)))
         return list(zip(rows, values))  # noqa: B905 - there may be values of more
 
     def still_held(self, now: int, given: Leases) -> tuple[list[int], list[int]]:
@@ -120,6 +132,8 @@ class BatchOperations(JobOperations):
         """Those whose lease was lost."""
         self.tick(now)
         numbers, lost = list(ids), list[int]()
+        if len(numbers) > SERIES_EVENTS:
+            self._admit_ends(numbers)
         for at in range(0, len(numbers), SERIES_EVENTS):
             self._done_part(now, numbers[at : at + SERIES_EVENTS], lost)
         return lost
@@ -130,11 +144,22 @@ class BatchOperations(JobOperations):
         rows = list(map(find, ids))
         if count >= _FEW and all(rows) and len(set(ids)) == count and min(ids) >= 0:
             keys = [row.resource for row in rows if row is not None]
-            self._ledger.emit_series(Series(_new(Event, (_DONE, now, ids, keys, *_NOTHING_ELSE)), count))
+            self._emit_admitted(Series(_new(Event, (_DONE, now, ids, keys, *_NOTHING_ELSE)), count))
             return
+        self._admit_ends(ids)
         for id in ids:  # noqa: A001
             row = find(id)
             if row is None:
                 lost.append(id)
             else:
                 emit(brief(_DONE, now, id, row.resource), id < 0)
+
+    def _emit_admitted(self, series: Series) -> None:
+        """What became of jobs, which nobody has announced; or DiskFull."""
+        self._ledger.admit_more(2 * EVENT_BYTES * series.count + series.bytes)
+        self._ledger.emit_series(series)
+
+    def _admit_ends(self, ids: list[int]) -> None:
+        """Room for saying that all of these are done: all of them, or DiskFull."""
+        rows = filter(None, map(self._table.leased.get, ids))
+        self._ledger.admit_more(sum([len(row.resource) + 2 * EVENT_BYTES for row in rows]))

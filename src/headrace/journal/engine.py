@@ -26,8 +26,9 @@ from headrace.journal.ledger import Ledger
 from headrace.journal.listeners import Listeners
 from headrace.journal.replay import drain_tail, replay
 from headrace.journal.rows import JobRow, ValueRow
-from headrace.journal.settings import VALUE_BYTES_MAX, JournalSettings
+from headrace.journal.settings import JournalSettings
 from headrace.journal.state import State
+from headrace.journal.stored_settings import log_settings, settings_of, value_bytes_of
 from headrace.journal.sweep import Sweep
 from headrace.journal.value_operations import ValueOperations
 from headrace.kernel.clock import Clock, SystemClock
@@ -37,7 +38,6 @@ from headrace.log.copy import Origin
 from headrace.log.disk import Disk
 from headrace.log.log import Log
 from headrace.log.meta import load_meta
-from headrace.log.settings import Finalize, Settings
 from headrace.log.tail import Tail
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ class Engine:
         """Use `Engine.open`."""
         self.path = path
         self.settings = settings_of(log)
-        self.value_bytes = _value_bytes(log)
+        self.value_bytes = value_bytes_of(log)
         """The largest value that the log takes."""
         self.lease_us = microseconds(self.settings.lease)
         self.state = state
@@ -66,6 +66,7 @@ class Engine:
         """Called, in any thread, when jobs may be due; for a server that waits on behalf of others."""
         self.listeners = Listeners(lambda: ledger.upcoming)
         self._log = log
+        self._schedule = state.jobs.schedule
         self._ledger = ledger
         self._sweep = sweep
         self.closed = False
@@ -97,7 +98,7 @@ class Engine:
             log = Log.open(
                 path / LOG_DIRECTORY,
                 SCHEMA if extra is not None else None,
-                _log_settings(settings) if settings is not None else None,
+                log_settings(settings) if settings is not None else None,
                 extra=extra,
                 disk=disk,
                 clock=clock,
@@ -144,17 +145,24 @@ class Engine:
             ledger.pour()
         with ledger.lock:
             self._check_open()
-            before, now = ledger.upcoming, self.clock.now_us()
+            now = self.clock.now_us()
+            if brought:
+                self._end_leases(now)
+            before, in_memory = ledger.upcoming, ledger.volatile_events
             for operation, size in operations:
+                begun = ledger.upcoming
                 try:
                     if ledger.failure is not None or (size and ledger.pending_bytes + size > ledger.free):
                         ledger.admit(size)
                     results.append(operation(now))
                 except HeadraceError as error:
                     results.append(error)
+                except BaseException as error:
+                    self._interrupted(error, begun)
+                    raise
                 if enough is not None and enough():
                     break
-            if ledger.upcoming == before:
+            if ledger.upcoming == before and (not brought or self._is_settled(in_memory)):
                 return results, 0
             if not ledger.syncs:
                 ledger.write()
@@ -212,16 +220,22 @@ class Engine:
         with ledger.lock:
             if self.closed:
                 self._check_open()
-            before = ledger.upcoming
+            now = self.clock.now_us()
+            if size and now >= self._schedule.soonest:
+                self._end_leases(now)
+            before, in_memory = ledger.upcoming, ledger.volatile_events
             result: T | HeadraceError
             try:
                 if ledger.failure is not None or (size and ledger.pending_bytes + size > ledger.free):
                     ledger.admit(size)
-                result = operation(self.clock.now_us())
-            except HeadraceError as error:  # what happened before it was refused (a lease that ended) counts
+                result = operation(now)
+            except HeadraceError as error:
                 result = error
+            except BaseException as error:
+                self._interrupted(error, before)
+                raise
             ticket = ledger.upcoming
-            if ticket == before or not size:
+            if not size or (ticket == before and self._is_settled(in_memory)):
                 return result, 0
             if not ledger.syncs:
                 ledger.write()
@@ -301,6 +315,29 @@ class Engine:
         if self.closed:
             raise Closed(f"the journal {self.path} is closed")
 
+    def _is_settled(self, in_memory: int) -> bool:
+        """Whether nobody need wait for an operation that wrote no event.
+
+        It changed something in memory only; or it had nothing to change, perhaps because of what somebody
+        else has just done (the same batch was put), and that is safe.
+        """
+        ledger = self._ledger
+        return ledger.volatile_events != in_memory or ledger.settled >= ledger.upcoming
+
+    def _end_leases(self, now: int) -> None:
+        """Before an operation is admitted: what they say when they end takes room that it does not bring."""
+        if self._ledger.failure is None:
+            try:
+                self.jobs.tick(now)
+            except BaseException as error:
+                self._ledger.broken(error)
+                raise
+
+    def _interrupted(self, error: BaseException, begun: int) -> None:
+        """By Ctrl-C, or a mistake of ours: a part of an operation must not count."""
+        if self._ledger.upcoming != begun:
+            self._ledger.broken(error)
+
     def _care(self) -> None:
         """What the background does once a second: expiry, eviction, the sweep."""
         with self._ledger.lock:
@@ -311,25 +348,3 @@ class Engine:
         self.listeners.tell(self._ledger.settled)
         with suppress(Closed):
             self._sweep.run(self.state, self.read)
-
-
-def settings_of(log: Log) -> JournalSettings:
-    try:
-        return msgspec.convert(log.meta.extra["journal"], JournalSettings)
-    except (KeyError, msgspec.ValidationError) as error:
-        raise Damaged(f"{log.path} is not the log of a journal, or a newer one ({error})") from error
-
-
-def _value_bytes(log: Log) -> int:
-    """As the settings say, but never more than what a frame, or half a container, holds."""
-    containers = log.meta.settings.containers
-    most = VALUE_BYTES_MAX if containers is None else containers.bytes // 2
-    return min(settings_of(log).value_bytes, most)
-
-
-def _log_settings(settings: JournalSettings) -> Settings:
-    return Settings(
-        durability="os" if settings.durability == "os" else "fsync",
-        finalize=Finalize(bytes=16 << 20, age_s=3600.0),
-        containers=settings.containers,
-    )

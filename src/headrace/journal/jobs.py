@@ -96,6 +96,12 @@ class JobTable:
     def _held(self, event: Event, place: int) -> None:
         row = self._restated(event, place)
         self._lease(row, event.until or 0)
+        second = self.pending.get(row.resource)
+        if second is not None and second.where == _PENDING:
+            # In a replay the one that waits beside it may be known first, and stands in the schedule then.
+            del self.pending[row.resource]
+            self.depth[second.priority] -= 1
+            self._to_pending(self._anew(second), event.at)
 
     def _grave(self, event: Event, place: int) -> None:
         row = self._restated(event, place)
@@ -281,11 +287,8 @@ class JobTable:
 
     def _lease(self, row: JobRow, until: int) -> None:
         row.where, row.lease = _LEASED, until
-        resource = row.resource
-        self.leased[row.id] = self.worked_on[resource] = row
+        self.leased[row.id] = self.worked_on[row.resource] = row
         self.schedule.wait(row, until)
-        if resource in self.pending:
-            self.pending[resource].where = _BESIDE
 
     def _leave_leased(self, row: JobRow, at: int) -> None:
         del self.leased[row.id]

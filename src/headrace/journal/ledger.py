@@ -17,10 +17,11 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
+from headrace.journal.checks import KEY_BYTES_MAX
 from headrace.journal.events import Event, Fold
 from headrace.journal.pouring import append_some, table_of
 from headrace.journal.series import Queued, Series, flat
@@ -36,6 +37,8 @@ _POUR_SOON_S = 0.05
 _BEHIND_BYTES = 16 * TAIL_BYTES
 _EVENT_BYTES = 160
 """More than an event takes beside its key and value."""
+_ONE_MORE_BYTES = KEY_BYTES_MAX + 2 * _EVENT_BYTES
+"""Room for an event of any job, or value, beyond what was announced: what became of it, with its key."""
 _RECORD_BYTES = 4_000_000_000
 """A record of the tail counts its bytes with 32 bits."""
 _RING_BYTES = 16 << 10
@@ -67,6 +70,8 @@ class Ledger:
         """Whether an operation waits for the disk; else it is written, and that is all."""
         self.failure: Broken | None = None
         """Why nothing can be written any more."""
+        self.volatile_events = 0
+        """How many there were for memory only."""
         self.pending_bytes = 0
         self.free = 0
         """How much may be pending before `admit` has to look for room."""
@@ -96,6 +101,7 @@ class Ledger:
         self._encode = msgspec.msgpack.Encoder().encode
         self._commit = GroupCommit(self._write_and_sync)
         self._pouring = threading.Lock()
+        self._syncing = threading.Lock()
         self._writing = threading.Lock()
         """Of who writes to the tail without the engine's lock, or turns it; taken before that one."""
         self._copies = 0
@@ -116,9 +122,15 @@ class Ledger:
         """
         if self.failure is not None:
             raise self.failure
-        self._tail.reserve(self.pending_bytes + size + _EVENT_BYTES)
+        self._tail.reserve(self.pending_bytes + size + _ONE_MORE_BYTES)
         self._note_border()
         self._look_for_room()
+
+    def admit_more(self, size: int) -> None:
+        """`admit` in the midst of an operation, before it changes anything that cannot stay as it is."""
+        if self.pending_bytes + size > self.free:
+            self._tail.reserve(self.pending_bytes + size + _ONE_MORE_BYTES)
+            self._look_for_room()
 
     def behind(self, size: int) -> bool:
         """Whether the tail should be poured before it takes so much more."""
@@ -128,18 +140,26 @@ class Ledger:
     def emit(self, event: Event, volatile: bool = False) -> None:
         """Fold an event into the state, and queue it for the log if it is not for memory only."""
         kind, _, _, key, _, _, _, _, _, _, _, _, _, value, _, _ = event
+        place = _NEVER if volatile else self.upcoming
+        try:
+            self._fold[kind](event, place)
+        except BaseException as error:
+            self.broken(error)
+            raise
         if volatile:
-            self._fold[kind](event, _NEVER)
+            self.volatile_events += 1
             return
-        place = self.upcoming
-        self._fold[kind](event, place)
         self._pending.append(event)
         self.pending_bytes += _EVENT_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
         self.upcoming = place + 1
 
     def emit_series(self, series: Series) -> None:
         """`emit` for many at once, none of them for memory only."""
-        self._fold_series(series, self.upcoming)
+        try:
+            self._fold_series(series, self.upcoming)
+        except BaseException as error:
+            self.broken(error)
+            raise
         self._pending.append(series)
         self._pending_series += 1
         self.pending_bytes += _EVENT_BYTES * series.count + series.bytes
@@ -151,11 +171,13 @@ class Ledger:
         `apart`, the engine's lock is let go of meanwhile, for who has `_writing`: see `write_apart`.
         """
         if self._pending:
+            if self.failure is not None:  # among them may be a part of an operation
+                raise self.failure
             queued, series, size = self._pending, self._pending_series, self.pending_bytes
             count, begin, end, tail = len(queued), self._written, self.upcoming, self._tail
             try:
                 payload = self._encode(flat(queued) if series else queued)
-                if len(payload) > self.free:
+                if len(payload) > self.free + _ONE_MORE_BYTES:
                     tail.reserve(len(payload))
                     self._look_for_room()
                 if apart:
@@ -168,7 +190,7 @@ class Ledger:
             except Retryable:
                 raise  # a full disk: they stay pending, and are tried again at the same place
             except Exception as error:  # memory knows more than the disk from here on, whatever it was
-                raise self._broken(error) from error
+                raise self.broken(error) from error
             self._pending = queued[count:] if apart else []  # what came meanwhile
             self._unpoured += queued[:count] if self._pending else queued
             self.free -= written
@@ -176,9 +198,7 @@ class Ledger:
             self.pending_bytes -= size
             self._written = end
             self._note_border()
-            if (
-                tail.bytes > TAIL_BYTES // 2 and not self._wake.is_set()
-            ):  # to set it again takes a microsecond
+            if tail.bytes > TAIL_BYTES // 2 and not self._wake.is_set():  # that is quicker than to set it
                 self._wake.set()
         return self._written
 
@@ -205,10 +225,13 @@ class Ledger:
         """Return when every event below `ticket` is on the disk."""
         self._commit.sync(ticket)
 
-    def pour(self) -> None:
-        """Everything that is in the tail goes into the log, and the tail is empty."""
+    def pour(self, beyond_limit: bool = False) -> None:
+        """Everything that is in the tail goes into the log, and the tail is empty.
+
+        `beyond_limit`: into a full ring, too, for who will make room in it.
+        """
         with self._pouring:
-            self._append_turned()
+            self._append_turned(beyond_limit)
             with self._writing, self.lock:
                 self.write()
                 if not self._unpoured:
@@ -221,7 +244,14 @@ class Ledger:
             if self._settings.durability != "os":  # without the lock: others write to the other file
                 self._sync(unsynced)
                 self._poured_safe = reached
-            self._append_turned()
+            self._append_turned(beyond_limit)
+
+    def broken(self, error: BaseException) -> Broken:
+        """Nothing more is written: memory may know what the disk does not, or only a part of an operation."""
+        if self.failure is None:
+            why = str(error) or type(error).__name__
+            self.failure = Broken(f"{self._log.path} could not be written ({why}): open it again")
+        return self.failure
 
     @contextmanager
     def copied(self) -> Iterator[None]:
@@ -244,17 +274,18 @@ class Ledger:
             if self.failure is None:
                 self.pour()
         finally:
-            self._tail.close()
+            with self._syncing:  # or the number of its file could be another file's when it is synced
+                self._tail.close()
 
     # --- inside
 
-    def _append_turned(self) -> None:
+    def _append_turned(self, beyond_limit: bool) -> None:
         """What is in the file that had its turn goes into the log; until then the file may not be used."""
         if self._turned:
             self._rest = table_of(self._turned, self._turned_bytes)
             self._turned = []
         while self._rest.num_rows:
-            self._rest = append_some(self._log, self._rest, self._borders)
+            self._rest = append_some(self._log, self._rest, self._borders, beyond_limit=beyond_limit)
         if self._borders:
             with self.lock:
                 del self._borders[: bisect_right(self._borders, self._log.next_index)]
@@ -266,25 +297,21 @@ class Ledger:
             raise self.failure
         ticket, unsynced = self.write_apart()
         self._sync(unsynced)
-        if self.failure is not None:  # a sync beside this one failed: that this one did not proves nothing
-            raise self.failure
         self._durable = max(self._durable, ticket)
         return ticket
 
     def _sync(self, unsynced: list[tuple[int, int]]) -> None:
-        try:
-            self._tail.sync(unsynced)
-        except Broken as error:
-            raise self._broken(error) from error
-
-    def _broken(self, error: Exception) -> Broken:
-        if self.failure is None:
-            self.failure = Broken(f"{self._log.path} could not be written ({error}): open it again")
-        return self.failure
+        with self._syncing:
+            if self.failure is not None:  # the kernel tells one caller only that a sync failed
+                raise self.failure
+            try:
+                self._tail.sync(unsynced)
+            except Broken as error:
+                raise self.broken(error) from error
 
     def _look_for_room(self) -> None:
         tail = self._tail
-        self.free = min(tail.room, _BEHIND_BYTES - tail.bytes) - _EVENT_BYTES
+        self.free = min(tail.room, _BEHIND_BYTES - tail.bytes) - _ONE_MORE_BYTES
         if self._container_bytes is not None:  # so that `admit` is asked before it is more than one holds
             self.free = min(self.free, self.pending_bytes + self._container_bytes // 4)
 
@@ -293,6 +320,12 @@ class Ledger:
             self._borders.append(self.upcoming)
 
     def _run(self) -> None:
+        try:
+            self._care()
+        except Exception as error:  # of a thread that nobody watches: the next caller is told
+            self.broken(error)
+
+    def _care(self) -> None:
         interval = self._settings.durability == "interval"
         often = min(_POUR_AFTER_S, self._settings.sync_interval_ms / 1000) if interval else _POUR_AFTER_S
         waited = 0.0
@@ -303,7 +336,7 @@ class Ledger:
             waited += pause
             try:
                 if interval:
-                    self._sync_interval()
+                    self._write_and_sync()
                 if woken or waited >= _POUR_AFTER_S:
                     waited = 0.0
                     self.pour()
@@ -311,20 +344,5 @@ class Ledger:
                 elif self._copies and (self._pending or self._unpoured):
                     self.pour()
             except Retryable:  # a full disk, or ring: tried again; until then the tail takes what it can hold
-                self._make_room()
-            except Exception as error:  # of a thread that nobody watches: the next caller is told
-                self._broken(error)
-                return
-
-    def _make_room(self) -> None:
-        try:
-            self.idle()
-        except Retryable:
-            pass  # nothing could be swept that does not have to be said again
-        except Exception as error:
-            self._broken(error)
-
-    def _sync_interval(self) -> None:
-        reached, unsynced = self.write_apart()
-        self._sync(unsynced)
-        self._durable = max(self._durable, reached)
+                with suppress(Retryable):  # nothing could be swept that does not have to be said again
+                    self.idle()

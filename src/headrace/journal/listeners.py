@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import defaultdict, deque
 from collections.abc import Callable
+
+_logger = logging.getLogger("headrace.journal")
 
 Told = Callable[[bytes, int], None]
 """Called with the key and its new type; 0 when it is gone."""
@@ -50,7 +53,8 @@ class Listeners:
     def tell(self, settled: int) -> None:
         """Tell of the changes below that index, which are safe, in their order: one thread at a time does.
 
-        Another that comes meanwhile, or a listener that changes something itself, leaves it to that one.
+        Another that comes meanwhile, or a listener that changes something itself, leaves it to that one. What
+        a listener raises is logged: whoever changed something has done so, and the journal goes on.
         """
         if not self._changes:
             return
@@ -62,7 +66,10 @@ class Listeners:
         try:
             while calls := self._next_calls():
                 for told, key, kind in calls:
-                    told(key, kind)
+                    try:
+                        told(key, kind)
+                    except Exception:
+                        _logger.exception("a listener to %r failed", key)
         except BaseException:
             self._telling = False
             raise

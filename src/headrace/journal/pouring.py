@@ -39,10 +39,12 @@ def table_of(queued: Sequence[Queued], size: int) -> pa.Table:
     return pa.Table.from_batches(batches, SCHEMA)
 
 
-def append_some(log: Log, events: pa.Table, borders: Sequence[int]) -> pa.Table:
+def append_some(
+    log: Log, events: pa.Table, borders: Sequence[int], *, beyond_limit: bool = False
+) -> pa.Table:
     """Append events as one group, all of them if a container takes so much; what is left of them.
 
-    `borders` are indexes of the log, in order, at which operations begin.
+    `borders` are indexes of the log, in order, at which operations begin. `beyond_limit`: see `Log.append`.
     """
     count = events.num_rows
     containers = log.meta.settings.containers
@@ -51,7 +53,7 @@ def append_some(log: Log, events: pa.Table, borders: Sequence[int]) -> pa.Table:
         count = _cut(log.next_index, count, min(count, count * share // events.nbytes), borders)
     while True:
         try:
-            log.append(events.slice(0, count))
+            log.append(events.slice(0, count), beyond_limit=beyond_limit)
         except TooLarge:
             if count == 1:
                 raise

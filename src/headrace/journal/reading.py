@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 
 from headrace.journal.copy import check_whole
-from headrace.journal.engine import LOG_DIRECTORY, Engine, settings_of
+from headrace.journal.engine import LOG_DIRECTORY, Engine
 from headrace.journal.events import Event, Kind, brief
 from headrace.journal.ledger import Ledger
 from headrace.journal.pouring import table_of
@@ -23,6 +23,7 @@ from headrace.journal.replay import STATE, events_of, replay
 from headrace.journal.rows import JobRow, ValueRow
 from headrace.journal.settings import JournalSettings
 from headrace.journal.state import State
+from headrace.journal.stored_settings import settings_of
 from headrace.journal.value_operations import ValueOperations
 from headrace.journal.value_verbs import ValueVerbs
 from headrace.kernel.clock import Clock, SystemClock

@@ -31,7 +31,10 @@ _EVENTS = msgspec.msgpack.Decoder(list[Event])
 
 
 def drain_tail(disk: Disk, directory: Path, log: Log) -> int:
-    """Append to the log what only the tail has, as one pour would have; how many events that was."""
+    """Append to the log what only the tail has, as one pour would have; how many events that was.
+
+    A full ring takes it, too: it was on the disk before, and only who has opened it can make room.
+    """
     base, size = log.next_index, 0
     events: list[Event] = []
     borders: list[int] = []
@@ -41,7 +44,7 @@ def drain_tail(disk: Disk, directory: Path, log: Log) -> int:
         size += len(record.payload)
     rest = table_of(events, size)
     while rest.num_rows:
-        rest = append_some(log, rest, borders)
+        rest = append_some(log, rest, borders, beyond_limit=True)
     if events:
         log.sync(force=True)
     return len(events)

@@ -65,6 +65,8 @@ class Sweep:
         self._position = PositionFile.open(disk, log.path, STATE)
         self.swept = max(self._position.index, log.first_index)
         """Replay begins here: no event before it counts."""
+        self._said = 0
+        """What was said anew is before this index."""
         self._looked_at = -1
         self._stopped = False
         self._sweeping = threading.Lock()
@@ -77,34 +79,39 @@ class Sweep:
     def _run(self, state: State, read: Read) -> None:
         while not self._stopped and self._wanted(state):
             stop = min(self.swept + _STEP_EVENTS, self._ledger.poured)
-            said_again = False
             for batch in self._log.read(self.swept, stop, columns=_LOOKED_AT):
                 for begin, end in pieces(batch.records.num_rows):
                     found = _complete(batch, begin, end)
                     for at in range(0, len(found), _TOGETHER):
                         with self._ledger.lock:  # for a few: taking it costs more than looking at one
-                            before = self._ledger.upcoming
                             self._say_again(state, found[at : at + _TOGETHER], read)
-                            said_again = said_again or self._ledger.upcoming > before
-            if said_again:
-                self._ledger.pour()
+            if self._ledger.poured < self._said:  # perhaps by a step that a full disk kept from its end
+                self._ledger.pour(beyond_limit=True)
             self._advance(stop)
 
     def _say_again(self, state: State, found: list[Found], read: Read) -> None:
         """What still counts. Small pending jobs, which are the most of it, as a series."""
-        ledger, pending, small = self._ledger, state.jobs.pending, list[JobRow]()
-        for index, kind, id_, key in found:
+        now, pending, small = self._clock.now_us(), state.jobs.pending, list[JobRow]()
+        for each in found:
+            index, kind, _id, key = each
             row = pending.get(key) if kind == _PUT else None
             if row is not None and row.place == index and row.value is not None and row.size <= _SMALL_BYTES:
                 small.append(row)
-                continue
-            for event in list(restated(state, kind, id_, key, index, read)):
-                ledger.admit(len(event.key or b"") + len(event.value or b""))
-                ledger.emit(event)
+            elif events := list(restated(state, *each, read, now)):
+                self._say(events)
         if small:
-            series = job_series(small)
-            ledger.admit(EVENT_BYTES * series.count + series.bytes)
-            ledger.emit_series(series)
+            series = job_series(small, now)
+            self._ledger.admit(EVENT_BYTES * series.count + series.bytes)
+            self._ledger.emit_series(series)
+            self._said = self._ledger.upcoming
+
+    def _say(self, events: list[Event]) -> None:
+        """All or none of them: a value whose keys were left out would have lost them."""
+        said = [part for event in events for part in (event.key, event.other, event.value) if part]
+        self._ledger.admit(sum(map(len, said)) + EVENT_BYTES * len(events))
+        for event in events:
+            self._ledger.emit(event)
+        self._said = self._ledger.upcoming
 
     def stop(self) -> None:
         """Begin no further step."""
@@ -163,11 +170,12 @@ def _complete(batch: Batch, begin: int, end: int) -> list[Found]:
 
 def restated(
     state: State,
+    index: int,
     kind: int,
     id_: int | None,
     key: bytes,
-    index: int,
     read: Read,
+    now: int,
 ) -> Iterator[Event]:
     """What has to be said again of the complete event at `index`, if it still counts."""
     if kind == _DELETE:
@@ -181,15 +189,15 @@ def restated(
     else:
         job = state.jobs.find(key, id_ or 0)
         if job is not None and job.place == index:
-            yield job_event(job, read(job))
+            yield job_event(job, read(job), now)
 
 
-def job_event(row: JobRow, value: bytes) -> Event:
-    """All there is to say of a job."""
+def job_event(row: JobRow, value: bytes, now: int) -> Event:
+    """All there is to say of a job. Whoever asked for it may have a clock that is ahead: events have not."""
     kind = {Where.LEASED: Kind.HELD, Where.DEAD: Kind.GRAVE}.get(Where(row.where), Kind.PUT)
     return Event(
         kind,
-        row.stamp,
+        min(row.stamp, now),
         row.id,
         row.resource,
         None,
@@ -205,12 +213,12 @@ def job_event(row: JobRow, value: bytes) -> Event:
     )
 
 
-def job_series(rows: list[JobRow]) -> Series:
+def job_series(rows: list[JobRow], now: int) -> Series:
     """The same of pending jobs whose values are in memory."""
     stamps = [row.stamp for row in rows]
     said: tuple[Any, ...] = (
         _PUT,
-        stamps,
+        [min(stamp, now) for stamp in stamps],
         [row.id for row in rows],
         [row.resource for row in rows],
         None,

@@ -98,7 +98,9 @@ class Appender:
 
     # --- what can be appended
 
-    def append(self, batches: Sequence[pa.RecordBatch], commit: Commit | None = None) -> int:
+    def append(
+        self, batches: Sequence[pa.RecordBatch], commit: Commit | None = None, *, beyond_limit: bool = False
+    ) -> int:
         """Append batches, as one atomic group if there is a commit; the index of the first entry."""
         self.check()
         base = self.state.next_index
@@ -106,7 +108,7 @@ class Appender:
         end = self.framing.add_batches(frames, batches, End.of(self.state), grouped=commit is not None)
         if commit is not None:
             self.framing.add_marker(frames, Kind.COMMIT, end.next_index, end.head, body=encode_commit(commit))
-        self.take(frames)
+        self.take(frames, beyond_limit=beyond_limit)
         if self.told is not None:
             self.told([Batch.of(*each) for each in zip(frames.headers, batches, strict=False)])
         return base
@@ -139,12 +141,12 @@ class Appender:
 
     # --- getting it written
 
-    def take(self, frames: Frames, *, tell: bool = True) -> None:
+    def take(self, frames: Frames, *, tell: bool = True, beyond_limit: bool = False) -> None:
         """Write frames that were made for the end of this log, now or with those that are held back."""
         buffers = self.meta.settings.write_buffers if self.told is None else 1  # readers look when told
         if len(self._held) >= buffers:
             self.write_held()
-        self.make_room(frames)
+        self.make_room(frames, beyond_limit=beyond_limit or frames.batches == 0)
         try:
             if buffers > 1:
                 self._held.append(frames)
@@ -188,17 +190,18 @@ class Appender:
                 self.give_up(error)
         self.write_mark()
 
-    def make_room(self, frames: Frames) -> None:
+    def make_room(self, frames: Frames, *, beyond_limit: bool = True) -> None:
         """Begin a new segment if the active one is full by its policy or its container."""
         if must_roll(self.active, self.meta.settings, frames, self._held, self._clock.now_us()):
-            self.roll(beyond_limit=frames.batches == 0)
+            self.roll(beyond_limit=beyond_limit)
 
     # --- segments
 
     def roll(self, *, beyond_limit: bool = False) -> None:
         """Finalize the active segment and begin the next one.
 
-        `beyond_limit` lets a marker have one container more: a full ring must still be able to trim.
+        `beyond_limit` lets it have one container more: a full ring must still be able to trim. Markers do,
+        and those who have to say something first.
         """
         self.check()
         self.write_held()

@@ -98,14 +98,19 @@ class Log(ReadVerbs):
 
     # --- writing
 
-    def append(self, records: pa.RecordBatch | pa.Table) -> int:
-        """Append entries; the index of the first. They are durable after `sync()`."""
+    def append(self, records: pa.RecordBatch | pa.Table, *, beyond_limit: bool = False) -> int:
+        """Append entries; the index of the first. They are durable after `sync()`.
+
+        `beyond_limit`: a full ring takes them, too, in containers that are removed when it is trimmed; for
+        those who have to say something before they can trim.
+        """
         batches = self._checked(records)
         with self._lock:
             appender = self._writer()
-            if len(batches) <= 1:
-                return appender.append(batches) if batches else appender.state.next_index
-            return self._append_group(appender, batches, "", 0, "").base_index
+            if not batches:
+                return appender.state.next_index
+            commit = None if len(batches) == 1 else _commit(appender, batches)
+            return appender.append(batches, commit, beyond_limit=beyond_limit)
 
     def append_group(
         self, records: Iterable[pa.RecordBatch | pa.Table], *, writer: str, sequence: int, note: str = ""
@@ -120,8 +125,8 @@ class Log(ReadVerbs):
         """
         _check_text(writer, "a writer's id", 1, WRITER_ID_BYTES_MAX)
         _check_text(note, "a group's note", 0, NOTE_BYTES_MAX)
-        whole = isinstance(sequence, int) and not isinstance(sequence, bool)  # JSON would say true
-        if not whole or not -(1 << 63) <= sequence < 1 << 63:
+        integer = isinstance(sequence, int) and not isinstance(sequence, bool)  # JSON would say true
+        if not integer or not -(1 << 63) <= sequence < 1 << 63:
             raise Refused(f"a sequence number is an integer of 64 bits, not {sequence!r}")
         batches = (batch for part in records for batch in self._checked(part))
         with self._lock:
@@ -130,7 +135,9 @@ class Log(ReadVerbs):
             if last is not None and sequence <= last.sequence:
                 return Commit(writer, sequence, last.base_index, last.next_index, last.note, repeated=True)
             if self._meta.settings.containers or isinstance(records, Sequence):
-                return self._append_group(appender, list(batches), writer, sequence, note)
+                commit = _commit(appender, whole := list(batches), writer, sequence, note)
+                appender.append(whole, commit)
+                return commit
             base = appender.state.next_index
             return append_large_group(appender, batches, Commit(writer, sequence, base, base, note))
 
@@ -293,14 +300,6 @@ class Log(ReadVerbs):
                 raise SchemaMismatch(f"{self.path}: {name!r} may not be null, and is in what was given")
         return split(records)
 
-    def _append_group(
-        self, appender: Appender, batches: list[pa.RecordBatch], writer: str, sequence: int, note: str
-    ) -> Commit:
-        base = appender.state.next_index
-        commit = Commit(writer, sequence, base, base + sum(batch.num_rows for batch in batches), note)
-        appender.append(batches, commit)
-        return commit
-
     def _sync_now(self) -> int:
         with self._lock:
             appender = self._writer()
@@ -316,6 +315,14 @@ class Log(ReadVerbs):
                 continue  # a full disk: what is held back is tried again
             except HeadraceError:
                 return  # the appender remembers, and tells the next caller
+
+
+def _commit(
+    appender: Appender, batches: list[pa.RecordBatch], writer: str = "", sequence: int = 0, note: str = ""
+) -> Commit:
+    """Of a group that is appended next."""
+    base = appender.state.next_index
+    return Commit(writer, sequence, base, base + sum(batch.num_rows for batch in batches), note)
 
 
 def _check_text(text: str, what: str, least: int, most: int) -> None:

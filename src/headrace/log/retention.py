@@ -55,11 +55,14 @@ def remove_trimmed(disk: Disk, directory: Path, containers: Containers | None, b
 
 
 def free_or_remove(disk: Disk, path: Path, containers: Containers | None) -> None:
-    """Take a segment's file out of the log: containers are kept for use again, other files removed."""
-    if containers is None:
+    """Take a segment's file out of the log: containers are kept for use again, up to as many as there may be;
+    other files are removed.
+    """
+    listing = Listing.of([name for name in disk.names(path.parent) if name != path.name])
+    free, limit = listing.free, None if containers is None else containers.limit
+    if containers is None or (limit is not None and len(free) + len(listing.segments) >= limit):
         disk.remove(path)
         return
-    free = Listing.of(disk.names(path.parent)).free
     number = free[-1].number + 1 if free else 1
     disk.rename(path, path.parent / str(FreeName(number)))
 

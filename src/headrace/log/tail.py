@@ -40,6 +40,11 @@ _HEADER = struct.Struct("<4sIQQQII")
 _SEALED = struct.Struct("<4sIQ")
 _SUMMED = struct.Struct("<QQII")
 _SUMMED_FROM = 16
+_PATIENCE = 16
+"""Behind the end of a row so many times the bytes of a file are summed up. True ones are together no larger
+than the file, but a value may hold, on purpose, the beginning of a large one at every eighth byte. Small ones
+are looked at in any case."""
+_SMALL_BYTES = 4096
 _sealed, _summed, _digest = _SEALED.pack, _SUMMED.pack, xxhash.xxh3_64_intdigest
 
 
@@ -57,7 +62,7 @@ class Record:
 
 
 class Tail:
-    """Both files, as their one writer sees them. Used by one thread at a time; `sync` may run beside."""
+    """Both files, as their one writer sees them. Used by one thread at a time; one `sync` may run beside."""
 
     def __init__(self, files: list[File], salt: int, opening: int) -> None:
         self._files = files
@@ -123,10 +128,11 @@ class Tail:
         return [(at, self._written[at]) for at in (0, 1) if self._written[at] > self._synced[at]]
 
     def sync(self, unsynced: list[tuple[int, int]]) -> None:
-        """Make safe what was unsynced at some moment; others may write meanwhile."""
+        """Make safe what was unsynced at some moment, and still is; others may write meanwhile."""
         for at, written in unsynced:
-            self._files[at].sync()
-            self._synced[at] = max(self._synced[at], written)
+            if written > self._synced[at]:
+                self._files[at].sync()
+                self._synced[at] = written
 
     def turn(self) -> None:
         """Go on in the other file; what is in this one has to be poured before the next turn."""
@@ -200,13 +206,23 @@ def _find(data: bytes, salt: int) -> list[_Found]:
                 break
         found.append(_Found(record, in_row=True))
         at += _HEADER.size + len(record.payload)
-    at = data.find(_MAGIC, at)
+    at, patience = data.find(_MAGIC, at), _PATIENCE * len(data)
     while at >= 0:
-        record = _record_at(data, at, salt)
-        if record is not None:
-            found.append(_Found(record, in_row=False))
-        at = data.find(_MAGIC, at + 1)
+        claimed, following = _claimed(data, at), at + 1
+        if claimed <= max(patience, _SMALL_BYTES):
+            patience -= claimed
+            record = _record_at(data, at, salt)
+            if record is not None:
+                found.append(_Found(record, in_row=False))
+                following = at + claimed  # inside of it is no other
+        at = data.find(_MAGIC, following)
     return found
+
+
+def _claimed(data: bytes, at: int) -> int:
+    """How large the record there says that it is; 0 if it would not end within the file."""
+    size = 0 if at + _HEADER.size > len(data) else _HEADER.size + int(_HEADER.unpack_from(data, at)[1])
+    return size if at + size <= len(data) else 0
 
 
 def _record_at(data: bytes, at: int, salt: int) -> Record | None:
@@ -216,6 +232,7 @@ def _record_at(data: bytes, at: int, salt: int) -> Record | None:
     end = at + _HEADER.size + length
     if magic != _MAGIC or end > len(data):
         return None
-    if xxhash.xxh3_64_intdigest(data[at + _SUMMED_FROM : end], salt) != seal:
-        return None
+    with memoryview(data) as view, view[at + _SUMMED_FROM : end] as summed:
+        if _digest(summed, salt) != seal:
+            return None
     return Record(index, durable, count, opening, data[at + _HEADER.size : end])

@@ -23,7 +23,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from headrace.journal import checks
 from headrace.journal.journal import Journal
@@ -32,29 +31,13 @@ from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import HeadraceError
 from headrace.server.fj_connection import Connection
 from headrace.server.fj_functions import Functions, waits_for_disk
+from headrace.server.fj_limits import ServerLimits
 from headrace.wire.fj import Limits, Reply, Request
 
 _SLOW_S = 0.005
 _WEIGHT = 0.1
 """Of the last sync in what syncs usually take: one that had to wait for a core does not make a disk slow."""
 _logger = logging.getLogger("headrace.server")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    connections: int = 1000
-    requests_per_s: float | None = None
-    """On one connection; a quicker one is slowed down."""
-    key_bytes: int = 65_535
-    value_bytes: int = 16 << 20
-    waiting_bytes: int = 8 << 20
-    """Replies that may wait for one peer before nothing more is read from it."""
-    listened_keys: int = 10_000
-    """Keys that one connection may listen to."""
-    silent_s: float = 60.0
-    """A peer whose machine does not answer for so long is gone, also while there is nothing to send."""
-    drain_s: float = 5.0
-    """How long stopping waits for replies to leave."""
 
 
 class FjServer:
@@ -66,6 +49,9 @@ class FjServer:
         self.wire_limits = Limits(limits.key_bytes, limits.value_bytes)
         self.functions = Functions(journal.engine, limits.value_bytes)
         self.connections: set[Connection] = set()
+        self.held_bytes = 0
+        """Of requests that are not whole yet."""
+        self.held_most = max(limits.held_bytes, 2 * limits.value_bytes)
         self.requests = 0
         self.refused = 0
         self.failed: Callable[[], None] = lambda: None
@@ -87,6 +73,7 @@ class FjServer:
         self._awake = False
         """Whether the loop looks for it instead of sleeping."""
         self._waiting: dict[bytes, set[Connection]] = {}
+        self._looks_soon = False
         self._alarm: asyncio.TimerHandle | None = None
 
     @classmethod
@@ -254,7 +241,9 @@ class FjServer:
 
     def wait_for_job(self, domain: bytes, connection: Connection) -> None:
         self._waiting.setdefault(domain, set()).add(connection)
-        self._loop.call_soon(self.look_for_jobs)
+        if not self._looks_soon:  # once for all that come together
+            self._looks_soon = True
+            self._loop.call_soon(self.look_for_jobs)
 
     def soon(self, call: Callable[[bytes, int], None], key: bytes, kind: int) -> None:
         """Call it in the loop, from any thread."""
@@ -269,6 +258,7 @@ class FjServer:
 
     def look_for_jobs(self) -> None:
         """Tell those who wait for a job that there is one, or look again when there will be."""
+        self._looks_soon = False
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
@@ -278,7 +268,7 @@ class FjServer:
             due, next_at = self.engine.now(self._due_domains)
             for domain in due:
                 for connection in self._waiting.pop(domain, ()):
-                    connection.push(domain, 0)
+                    connection.tell_of_job(domain)
             if next_at is not None and self._waiting:
                 delay = max(0, next_at - self.engine.clock.now_us()) / 1_000_000
                 self._alarm = self._loop.call_later(min(delay, 3600.0), self.look_for_jobs)

@@ -39,7 +39,13 @@ class Connection(asyncio.Protocol):
         self._told_off = False
         self._paused = False
         self._scheduled = False
+        self._held_bytes = 0
+        """Of a request that is not whole yet."""
         self._keys: set[bytes] = set()
+        self._domains: set[bytes] = set()
+        """Of which it waits for a job."""
+        self._listened_bytes = 0
+        """Of both."""
         self._locks: set[bytes] = set()
         self._pushes: dict[bytes, int] = {}
         """Pushes for a peer that does not read: the last one of each key."""
@@ -68,6 +74,7 @@ class Connection(asyncio.Protocol):
             requests = self._parser.feed(data)
         except ProtocolError:  # the parser remembers; what came before is done first
             requests = []
+        self._hold(self._parser.buffered_bytes)
         if len(requests) == 1 and not (
             self._backlog or self._choked or self._unsafe or self._limited or self._parser.failed is not None
         ):  # nothing else is under way: it can be done and answered at once
@@ -96,6 +103,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._ending, self._backlog = True, []
+        self._hold(0)
         self._server.forget(self)
         engine = self._server.engine
         for key in self._keys:
@@ -137,17 +145,33 @@ class Connection(asyncio.Protocol):
 
     def may_listen(self, key: bytes) -> None:
         most = self._server.limits.listened_keys
-        if len(self._keys) >= most and key not in self._keys:
-            raise BadRequest(f"a connection listens to up to {most} keys")
+        if key not in self._keys:
+            if len(self._keys) >= most:
+                raise BadRequest(f"a connection listens to up to {most} keys")
+            self._check_listened(key)
 
     def listen(self, key: bytes) -> None:
         self.may_listen(key)
         if key not in self._keys:
             self._keys.add(key)
+            self._listened_bytes += len(key)
             self._server.engine.listeners.add(key, self._told)
 
     def wait_for_job(self, domain: bytes) -> None:
+        if domain not in self._domains:
+            most = self._server.limits.waited_domains
+            if len(self._domains) >= most:
+                raise BadRequest(f"a connection waits for jobs of up to {most} domains")
+            self._check_listened(domain)
+            self._domains.add(domain)
+            self._listened_bytes += len(domain)
         self._server.wait_for_job(domain, self)
+
+    def tell_of_job(self, domain: bytes) -> None:
+        """Of a domain that it waited for, and does not any more."""
+        self._domains.discard(domain)
+        self._listened_bytes -= len(domain)
+        self.push(domain, 0)
 
     def holds(self, key: bytes, *, locked: bool) -> None:
         (self._locks.add if locked else self._locks.discard)(key)
@@ -162,6 +186,20 @@ class Connection(asyncio.Protocol):
             self._transport.write(encode_reply(Reply(0, 0, now, None, b"", [Pair(key, kind, b"")])))
 
     # --- inside
+
+    def _hold(self, held: int) -> None:
+        """What has come of a request counts; who holds some is cut off while all hold too much."""
+        if held != self._held_bytes:
+            server = self._server
+            server.held_bytes += held - self._held_bytes
+            self._held_bytes = held
+            if held and server.held_bytes > server.held_most:
+                self.abort()
+
+    def _check_listened(self, name: bytes) -> None:
+        most = self._server.limits.listened_bytes
+        if self._listened_bytes + len(name) > most:
+            raise BadRequest(f"what a connection listens to has up to {most} bytes")
 
     def _encoded(self, request: Request, result: Reply | HeadraceError) -> bytes:
         if not isinstance(result, HeadraceError):

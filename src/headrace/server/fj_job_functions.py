@@ -33,6 +33,8 @@ from headrace.wire.fj import (
 from headrace.wire.fj_many import unpack_jobs, unpack_keys
 
 _new = tuple.__new__
+_SHORT = 256
+"""Longer places and domains are not remembered."""
 Place = tuple[str, int | None, int | None]
 """Domain, priority and due time."""
 
@@ -55,7 +57,7 @@ class JobFunctions:
     def put(self, request: Request, now: int) -> Reply:
         """SET with two keys: `<domain>:<priority>:<due>` and the resource."""
         _, identifier, flags, timestamp, timeout, _, key, upper, kind, value = request
-        common, priority, due = _place(key)
+        common, priority, due = _place(key) if len(key) <= _SHORT else _place.__wrapped__(key)
         self.moved = True
         if flags & WORKED_ON:
             return self._give_back(request, now, (common, priority, due))
@@ -131,7 +133,7 @@ class JobFunctions:
         until = moment(timeout) or now + engine.lease_us
         if until <= now:
             raise BadRequest("a lease must end in time to come")
-        domain = _domain(key)
+        domain = _domain(key) if len(key) <= _SHORT else _domain.__wrapped__(key)
         wanted = _new(Wanted, (domain, until, flags & OVERWRITE != 0, engine.settings.fair))
         found: Iterable[tuple[JobRow, bytes]]
         if flags & QUERY == RANGE:

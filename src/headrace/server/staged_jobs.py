@@ -103,4 +103,4 @@ def _put(journal: Journal, area: StagingArea, wanted: LandedJobs, once: tuple[st
 
 def _last_sequence(journal: Journal, writer: str) -> int | None:
     engine = journal.engine
-    return engine.do(lambda now: engine.values.last_sequence(now, writer), 0)
+    return engine.do(lambda now: engine.values.last_sequence(now, writer))  # and it is safe, not only done
