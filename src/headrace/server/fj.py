@@ -32,6 +32,7 @@ from headrace.kernel.dead_lines import watch
 from headrace.kernel.errors import HeadraceError
 from headrace.server.fj_connection import Connection
 from headrace.server.fj_functions import Functions, waits_for_disk
+from headrace.server.parting import Partings
 from headrace.wire.fj import Limits, Reply, Request
 
 _SLOW_S = 0.005
@@ -66,6 +67,7 @@ class FjServer:
         self.wire_limits = Limits(limits.key_bytes, limits.value_bytes)
         self.functions = Functions(journal.engine, limits.value_bytes)
         self.connections: set[Connection] = set()
+        self.partings = Partings()
         self.requests = 0
         self.refused = 0
         self.failed: Callable[[], None] = lambda: None

@@ -101,9 +101,11 @@ class PublishPipe(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._node.endings.add(self.end)
+        if self._node.stopping:  # since it was let in
+            self.end()
 
     def data_received(self, data: bytes) -> None:
-        if self._ending:  # it comes again; read all the same, or closing would reset the line under answers
+        if self._ending:  # it comes again
             self._visit.let_go_of(len(data))
             return
         self._held += len(data)
@@ -139,7 +141,7 @@ class PublishPipe(asyncio.Protocol):
         """Answer what was taken, then close."""
         self._ending = True
         if not self._busy and self._transport is not None:
-            self._transport.close()
+            self._visit.part()
 
     # --- requests
 
@@ -260,7 +262,9 @@ class PublishPipe(asyncio.Protocol):
     def _bound(self) -> None:
         if self._transport is None:
             return
-        if self._visit.crowded and self._requests.held:  # it comes again, when there may be room
+        if self._ending:  # what comes is thrown away
+            self._read(True)
+        elif self._visit.crowded and self._requests.held:  # it comes again, when there may be room
             self._transport.abort()
         else:
             self._read(self._answers_taken and self._waiting_bytes < _WAITING_BYTES)
@@ -287,7 +291,7 @@ class PublishPipe(asyncio.Protocol):
 
     def _look(self, held: int) -> None:
         self._timer = None
-        if self._transport is None:
+        if self._transport is None or self._ending:
             return
         paused = not self._transport.is_reading()
         if not paused and self._requests.held - held < self._node.limits.progress_bytes:
