@@ -1,4 +1,4 @@
-"""One async publisher, many coroutines: each entry once, at the index that was told, and none waits for ever."""
+"""One async publisher, many coroutines: each entry once, at the index that was told, and none is stuck."""
 
 from __future__ import annotations
 

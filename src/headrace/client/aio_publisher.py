@@ -41,7 +41,7 @@ class AsyncPublisher:
         self._failure: HeadraceError | None = None
         self._sending: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
-        """Of those who send something else than what gathers. Nothing gathers meanwhile: its index is not known."""
+        """Of those who send something else than what gathers. Meanwhile nothing does: no index is known."""
         settings = carrier.meta.settings
         self._portion_bytes = settings.containers.portion_bytes if settings.containers else None
         self._taking = make_taking(
