@@ -53,8 +53,8 @@ class Door:
 
     @property
     def connections(self) -> int:
-        self._sweep()
-        return len(self._visits)
+        """In any thread."""
+        return sum(not transport.is_closing() for transport in list(self._visits))
 
     @property
     def full(self) -> bool:
