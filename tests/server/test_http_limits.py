@@ -138,7 +138,7 @@ def test_one_connection_too_many_is_told_so_and_the_others_go_on(place: Path) ->
 
 
 def test_connections_are_counted_for_metrics_without_touching_them() -> None:
-    """A thread that let go of connections beside the loop would bring the numbers of addresses out of step."""
+    """A thread that lets go of connections beside the loop would bring the numbers out of step."""
 
     class Closing(asyncio.Transport):
         def is_closing(self) -> bool:

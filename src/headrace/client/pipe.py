@@ -33,7 +33,9 @@ class Pipe:
         """The node's answer, however often it has to be asked."""
         self.in_doubt = False
         return await self._absence.surely(
-            lambda: self._ask(request), self._conduits.rest, lambda: self._node.closed
+            lambda: self._ask(request),
+            self._conduits.rest,
+            lambda: self._node.closed or self._conduits.stopped,
         )
 
     async def _ask(self, request: PipeRequest) -> dict[str, Any]:
