@@ -132,10 +132,13 @@ class PublishPipe(asyncio.Protocol):
         self._bound()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """What has no place yet is let go: nobody would be told, and nobody counts it any more."""
         self._transport = None
         self._node.endings.discard(self.end)
         if self._timer is not None:
             self._timer.cancel()
+        self._waiting.clear()
+        self._go_on()
 
     def end(self) -> None:
         """Answer what was taken, then close."""
@@ -149,15 +152,8 @@ class PublishPipe(asyncio.Protocol):
     def _busy(self) -> bool:
         return bool(self._waiting or self._begun or self._making_way is not None)
 
-    @property
-    def _left(self) -> bool:
-        """Whether the node stops, and nobody is there who would be told."""
-        return self._ending and self._transport is None
-
     def _go_on(self) -> None:
         """Answer what is done and give others their place, until neither goes any further."""
-        if self._left:
-            self._waiting.clear()
         answered = False
         while (done := self._answer_first()) or self._place_first():
             answered = answered or done
@@ -220,10 +216,11 @@ class PublishPipe(asyncio.Protocol):
     async def _make_way(self) -> None:
         try:
             await (await self._node.stream(self._stream, self._id)).room()
-        except Exception as error:  # which the first that waits is told
-            begun = _Begun(_size(self._waiting.popleft()))
-            begun.came = error
-            self._begun.append(begun)
+        except Exception as error:  # which the first that waits is told, if it still does
+            if self._waiting:
+                begun = _Begun(_size(self._waiting.popleft()))
+                begun.came = error
+                self._begun.append(begun)
         self._making_way = None
         self._go_on()
 
