@@ -10,6 +10,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 
+from headrace.client.conduits import pieces
 from headrace.client.errors import ConnectionLost, NoAnswer, nobody
 from headrace.client.node_line import NodeLine
 from headrace.client.upgrade import Handshake, address, request
@@ -102,7 +103,8 @@ class PlainConduit:
                 self._socket.sendall(b"".join(parts))
             else:
                 for part in parts:
-                    self._socket.sendall(part)
+                    for piece in pieces(part):
+                        self._socket.sendall(piece)
         except OSError as error:
             raise _lost(self._node, error) from error
 
