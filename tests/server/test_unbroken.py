@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 import threading
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.kernel.errors import Closed
+from headrace.server.http_chunks import Pieces
 from headrace.stream.publisher import Publisher
 from stream.samples import until
 
@@ -74,3 +77,26 @@ def test_a_desk_is_closed_to_its_end_before_there_is_another(
         wait([second], timeout=0.5)  # it has to wait for the other desk, as long as that takes
         gone.set()
         assert [each.result(30).json["next"] for each in (first, second)] == [1, 2]
+
+
+def test_a_step_that_fails_for_a_reader_who_has_gone_is_nobodys_news(
+    node: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, gone, over = threading.Event(), threading.Event(), threading.Event()
+
+    def failing(self: Pieces) -> list[bytes]:
+        begun.set()
+        gone.wait(30)
+        raise Closed("the stream is closed")
+
+    monkeypatch.setattr(Pieces, "step", failing)
+    monkeypatch.setattr(Pieces, "close", lambda self: over.set())
+    with socket.create_connection(("127.0.0.1", node.ask.port)) as wire:
+        wire.sendall(b"GET /streams/s HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert begun.wait(30)
+    until(lambda: node.node.under_way == 0)
+    gone.set()
+    assert over.wait(30)
+    node.ask.done("GET", "/livez")
+    gc.collect()
+    assert node.failures == []

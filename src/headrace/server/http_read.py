@@ -75,7 +75,7 @@ class ReadRoutes:
             if step is None or step.done():
                 pieces.close()
             else:  # a reader that has gone may have left a step under way in the pool: it ends first
-                step.add_done_callback(lambda done: pieces.close())
+                step.add_done_callback(partial(_close, pieces))
         return response
 
     async def _follow(self, request: web.Request, desk: StreamDesk, pieces: Pieces) -> None:
@@ -103,6 +103,13 @@ class ReadRoutes:
             desk.broadcast.leave(follower)
             pieces.reached = follower.index
         await self._node.in_pool(pieces.go_on)
+
+
+def _close(pieces: Pieces, done: asyncio.Future[list[bytes]]) -> None:
+    """The last step of a reader that has gone is over: nobody is told how."""
+    if not done.cancelled():
+        done.exception()
+    pieces.close()
 
 
 def _leave(desk: StreamDesk, joined: asyncio.Future[Follower | None]) -> None:
