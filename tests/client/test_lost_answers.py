@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from tests.server.http_node import served
+from tests.server.http_node import Served, served
 
 import headrace as hr
 from headrace.client.errors import ConnectionLost
 from headrace.client.remote_journal import RemoteJournal
 from headrace.journal.journal import Journal
 from headrace.journal.value import Type
+from headrace.stream import PublisherTaken
 from proxy import Losing, Proxy
+from stream.samples import Number
 
 
 @pytest.fixture(scope="module")
@@ -162,3 +166,56 @@ def test_a_node_that_stops_ends_those_who_wait_and_listen(place: Path) -> None:
         jobs = store.journal("pages")
         jobs.listen("k", lambda key, kind: None)
         node.stop()
+
+
+class Barring(Losing):
+    """An answer is lost, and before its publisher comes again, somebody else holds the stream alone."""
+
+    def __init__(self, node: Served) -> None:
+        super().__init__()
+        self._node = node
+
+    def pieces(self, piece: bytes) -> Iterator[bytes]:
+        if self.left:
+            self._node.ask.done("POST", "/streams/s/publisher", {"id": "other"})
+        yield from super().pieces(piece)
+
+
+def test_a_batch_that_is_refused_after_its_answer_was_lost_is_not_taken_for_another(place: Path) -> None:
+    with (
+        served(place / "store") as node,
+        Proxy(("127.0.0.1", node.ask.port)) as proxy,
+        hr.connect(proxy.url) as store,
+    ):
+        stream = store.stream("s", Number)
+        with stream.publisher(shared=True) as publisher:
+            publisher.publish(Number(0))
+            publisher.flush()
+            proxy.harm = Barring(node)
+            publisher.publish(Number(1))
+            with pytest.raises(PublisherTaken):
+                publisher.flush()
+            with suppress(PublisherTaken):  # of what was tried in the background
+                publisher.publish(Number(2))
+            node.ask.done("DELETE", "/streams/s/publisher", {"id": "other"})
+            with suppress(PublisherTaken):
+                publisher.flush()
+            publisher.flush()
+        assert [entry.value.n for entry in stream.listen()] == [0, 1, 2]
+
+
+def test_a_table_that_is_refused_after_its_answer_was_lost_does_not_hide_the_next(place: Path) -> None:
+    with (
+        served(place / "store") as node,
+        Proxy(("127.0.0.1", node.ask.port)) as proxy,
+        hr.connect(proxy.url) as store,
+    ):
+        stream = store.stream("s", Number)
+        with stream.publisher(shared=True) as publisher:
+            publisher.publish_batch(pa.table({"n": [0]}))
+            proxy.harm = Barring(node)
+            with pytest.raises(PublisherTaken):
+                publisher.publish_batch(pa.table({"n": [1]}))
+            node.ask.done("DELETE", "/streams/s/publisher", {"id": "other"})
+            publisher.publish_batch(pa.table({"n": [2, 3]}))
+        assert [entry.value.n for entry in stream.listen()] == [0, 1, 2, 3]

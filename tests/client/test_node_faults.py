@@ -235,3 +235,35 @@ def test_a_program_that_ends_in_the_middle_ends_silently_and_a_forked_one_connec
             [sys.executable, "-c", PROGRAM, url], capture_output=True, text=True, timeout=60, check=False
         )
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["child", "done"], "")
+
+
+SHARED = """
+import os, sys, headrace as hr
+from dataclasses import dataclass
+@dataclass
+class Number:
+    n: int
+store = hr.connect(sys.argv[1])
+stream = store.stream("s", Number)
+publisher = stream.publisher()
+publisher.publish(Number(1)); publisher.flush()
+following = stream.listen(follow=True)
+next(following)
+publisher.publish(Number(2)); publisher.flush()  # it is on its way to the follower, or there
+if os.fork() == 0:
+    os._exit(list(following) != [])
+assert os.wait()[1] == 0
+assert next(following).value == Number(2)
+publisher.publish(Number(3)); publisher.flush()
+assert next(following).value == Number(3)
+store.close()
+print("done", flush=True)
+"""
+
+
+def test_a_forked_child_takes_nothing_from_the_lines_of_its_parent(place: Path) -> None:
+    with node(place / "data") as url:
+        done = subprocess.run(
+            [sys.executable, "-c", SHARED, url], capture_output=True, text=True, timeout=50, check=False
+        )
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["done"], "")

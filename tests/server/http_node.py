@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import ssl
 import subprocess
 import sys
 import threading
@@ -188,7 +189,12 @@ class Served:
 
 @contextmanager
 def served(
-    place: Path, limits: HttpLimits | None = None, *, fj: str | None = None, expect: bool = True
+    place: Path,
+    limits: HttpLimits | None = None,
+    *,
+    fj: str | None = None,
+    expect: bool = True,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[Served]:
     """`fj` names a journal that is served over FJ, too; `expect`: no exception stays without an owner."""
     started = threading.Event()
@@ -197,7 +203,7 @@ def served(
     async def serve() -> None:
         with hr.open(place) as store:
             node = Node(store, limits)
-            server = await HttpServer.start(node, "127.0.0.1", 0)
+            server = await HttpServer.start(node, "127.0.0.1", 0, tls=tls)
             loop, ended = asyncio.get_running_loop(), asyncio.Event()
             ask, thread = Asking(server.address[1]), threading.current_thread()
             one = Served(ask, node, server, store, loop, ended, thread)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.client import aio
 from headrace.log import Settings, wake
+from headrace.server.broadcast import Broadcast
 from headrace.server.follower import BEHIND_BYTES, Connection, Follower, Piece
 from headrace.server.http_limits import HttpLimits
 from stream.samples import Number, in_thread, until
@@ -255,3 +256,32 @@ def test_the_files_are_watched_only_while_this_node_does_not_publish(node: Serve
             until(lambda: mark not in wake._hub._watches, "it to be watched no more")
             ours.publish(b"ours, too")
             assert next(heard).value == b"ours, too"
+
+
+def test_a_reader_that_goes_while_it_joins_leaves_nothing_behind(
+    node: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.ask.done("PUT", "/streams/s", {"fields": {"n": "int64"}})
+    node.ask.done("POST", "/streams/s", [{"n": 1}])
+    joining, gone, lines = threading.Semaphore(0), threading.Event(), list[socket.socket]()
+    join = Broadcast.join
+
+    def late(self: Broadcast, index: int, connection: Connection, line: socket.socket) -> Follower | None:
+        lines.append(line)
+        joining.release()
+        gone.wait(30)
+        return join(self, index, connection, line)
+
+    monkeypatch.setattr(Broadcast, "join", late)
+    wires = [socket.create_connection(("127.0.0.1", node.ask.port)) for _ in range(3)]
+    for wire in wires:
+        wire.sendall(
+            b"GET /streams/s?follow=true HTTP/1.1\r\nHost: localhost\r\n"
+            b"Connection: Upgrade\r\nUpgrade: headrace-feed\r\n\r\n"
+        )
+        assert joining.acquire(timeout=30)
+    for wire in wires:
+        wire.close()
+    until(lambda: node.desk.followers == 0)
+    gone.set()
+    until(lambda: not node.desk.broadcast.followers and {line.fileno() for line in lines} == {-1})

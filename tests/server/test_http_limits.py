@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import socket
@@ -10,12 +11,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 import xxhash
 
 from headrace.journal.value import Type
+from headrace.server.http_door import Door
 from headrace.server.http_limits import HttpLimits
 from headrace.wire.fj import Function, Request, encode_request
 from headrace.wire.http_words import CHECKSUM
@@ -132,6 +135,19 @@ def test_one_connection_too_many_is_told_so_and_the_others_go_on(place: Path) ->
         wires[0].close()
         until(lambda: node.server.door.connections == 3)
         assert node.ask.done("GET", "/livez") == {"alive": True}
+
+
+def test_connections_are_counted_for_metrics_without_touching_them() -> None:
+    """A thread that lets go of connections beside the loop would bring the numbers out of step."""
+
+    class Closing(asyncio.Transport):
+        def is_closing(self) -> bool:
+            return True
+
+    door: Any = Door(cast(Any, None), HttpLimits())
+    door.enter(None, Closing(), "10.0.0.1")
+    assert door.connections == 0
+    assert door._by_address == {"10.0.0.1": 1}  # until the loop hears that it is lost
 
 
 def test_one_address_cannot_take_all_connections(place: Path) -> None:

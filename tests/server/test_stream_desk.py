@@ -12,6 +12,9 @@ import pytest
 import headrace as hr
 from headrace.kernel.errors import DiskFailed
 from headrace.log.read_verbs import ReadVerbs
+from headrace.server.broadcast import Broadcast
+from headrace.stream.publisher import Publisher
+from stream.samples import until
 
 from .http_node import Served, served
 
@@ -89,3 +92,37 @@ def test_followers_hear_of_other_publishers_although_watching_failed_once(
         publisher.publish_batch([{"n": 2}])
     assert follower.next() == {"_index": 1, "n": 2}
     follower.close()
+
+
+def test_whatever_fails_in_the_publishing_thread_it_goes_on(
+    node: Served, monkeypatch: pytest.MonkeyPatch, quiet_log: None
+) -> None:
+    def failing(self: Publisher) -> None:
+        raise MemoryError("no room for that")
+
+    node.ask.done("POST", "/streams/s", [{"n": 1}])
+    with monkeypatch.context() as failed:
+        failed.setattr(Publisher, "flush", failing)
+        assert node.ask("POST", "/streams/s", [{"n": 2}]).status == 500
+    once = {"Headrace-Producer": "p", "Headrace-Sequence": "1"}
+    node.ask.done("POST", "/streams/s", [{"n": 3}], once)
+    assert node.ask.rows("/streams/s")[-1]["n"] == 3
+
+
+def test_what_cannot_be_packed_for_all_followers_is_read_by_each(
+    node: Served, monkeypatch: pytest.MonkeyPatch, quiet_log: None
+) -> None:
+    def failing(self: Broadcast, item: object) -> None:
+        raise MemoryError("no room for that")
+
+    with hr.connect(f"http://127.0.0.1:{node.ask.port}") as store:
+        heard = store.stream("s").listen(follow=True)
+        node.ask.done("POST", "/streams/s", [{"n": 1}])
+        assert next(heard).value == {"n": 1}
+        until(lambda: len(node.desk.broadcast.followers) == 1)
+        with monkeypatch.context() as failed:
+            failed.setattr(Broadcast, "_piece", failing)
+            node.ask.done("POST", "/streams/s", [{"n": 2}])
+        assert next(heard).value == {"n": 2}
+        node.ask.done("POST", "/streams/s", [{"n": 3}])
+        assert next(heard).value == {"n": 3}

@@ -40,6 +40,8 @@ class AsyncPublisher:
         self._closed = False
         self._failure: HeadraceError | None = None
         self._sending: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
+        """Of those who send something else than what gathers. Meanwhile nothing does: no index is known."""
         settings = carrier.meta.settings
         self._portion_bytes = settings.containers.portion_bytes if settings.containers else None
         self._taking = make_taking(
@@ -52,27 +54,31 @@ class AsyncPublisher:
         if self._unique_by is not None:
             return await self._publish_alone(entry)
         self._check()
-        if self._gate.full:  # waited for before it is taken: who is told of an error publishes it again
-            await self.flush()
+        while self._turn.locked() or self._gate.full:
+            # Waited for before it is taken: who is told of an error publishes it again.
+            async with self._turn:
+                await self.flush()
         index = self._taking.publish(entry)
         return index if index != _ALONE else await self._publish_alone(entry)
 
     async def publish_batch(self, table: Any, *, once: tuple[str, int] | None = None) -> Published:
         """Publish many entries at once, all or none; they are durable when it returns."""
         records = as_table(table, self._schema, self._declaration)
-        await self.flush()
-        try:
-            if once is not None:
-                return await self._carrier.append_once(records, once)
-            return await self._carrier.append(records)
-        finally:
-            self._resume()
+        async with self._turn:
+            await self.flush()
+            try:
+                if once is not None:
+                    return await self._carrier.append_once(records, once)
+                return await self._carrier.append(records)
+            finally:
+                self._resume()
 
     async def head(self, key: Any) -> None:
         """Move HEAD: no later entry may have a smaller order key."""
-        await self.flush()
-        await self._carrier.head(key)
-        self._resume()
+        async with self._turn:
+            await self.flush()
+            await self._carrier.head(key)
+            self._resume()
 
     async def flush(self) -> None:
         """Return once everything published so far is durable on the node."""
@@ -80,7 +86,7 @@ class AsyncPublisher:
         while self._columns[-1] and self._failure is None:
             self._start()
             assert self._sending is not None
-            await self._sending
+            await asyncio.shield(self._sending)  # whoever waits no more must not take it from the others
         self._check()
 
     @property
@@ -93,13 +99,14 @@ class AsyncPublisher:
 
     async def close(self) -> None:
         """Flush, and give the stream free for the next publisher."""
-        if self._closed:
-            return
-        try:
-            await self.flush()
-        finally:
-            self._closed = True
-            await self._carrier.release()
+        async with self._turn:
+            if self._closed:
+                return
+            try:
+                await self.flush()
+            finally:
+                self._closed = True
+                await self._carrier.release()
 
     async def __aenter__(self) -> AsyncPublisher:
         return self

@@ -78,12 +78,14 @@ class Carrier:
             await self._settle(self._doubtful)
         base, duplicates = self.next_index, list[int]()
         while rows := records.num_rows:
+            again = self._doubtful is not None
             portion = records if self._doubtful is None else records.slice(0, self._doubtful.num_rows)
             self._doubtful = portion
             try:
                 published = await self._publish(portion)
             except Refused:
-                self._doubtful = None
+                if not again and not self._pipe.in_doubt:  # else it may be there, though it is refused by now
+                    self._doubtful = None
                 raise
             self._doubtful = None
             self._sequence += 1
@@ -181,4 +183,13 @@ def _published(told: dict[str, Any]) -> Published:
 def _begins(records: pa.RecordBatch | pa.Table, doubtful: pa.RecordBatch | pa.Table) -> bool:
     """Whether these are the entries that are in doubt, or those and more."""
     count = doubtful.num_rows
-    return records.num_rows >= count and packed(records.slice(0, count)) == packed(doubtful)
+    return records.num_rows >= count and _bytes(records.slice(0, count)) == _bytes(doubtful)
+
+
+def _bytes(records: pa.RecordBatch | pa.Table) -> memoryview:
+    """What they are packed to, by themselves: a slice would bring along what lies behind it in its buffers.
+
+    They are compared by that, because NaN is not equal to itself.
+    """
+    table = records if isinstance(records, pa.Table) else pa.Table.from_batches([records])
+    return packed(pa.concat_tables([table, table.slice(0, 0)]).combine_chunks())

@@ -12,10 +12,11 @@ of a loop.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
+_PIECE_BYTES = 1 << 18
 
 
 class Conduit(Protocol):
@@ -52,6 +53,12 @@ class Conduits(Protocol):
     def stopped(self) -> bool:
         """Whether nothing more is to be tried."""
         ...
+
+
+def pieces(part: bytes | memoryview) -> Iterator[memoryview]:
+    """A part in pieces, each of which has its own time to leave: a slow line is not a dead one."""
+    view = memoryview(part)
+    return (view[at : at + _PIECE_BYTES] for at in range(0, len(view), _PIECE_BYTES))
 
 
 def drive(work: Coroutine[Any, Any, T]) -> T:

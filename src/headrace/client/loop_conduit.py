@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Mapping
 from typing import cast
 
+from headrace.client.conduits import pieces
 from headrace.client.errors import ConnectionLost, NoAnswer, nobody
 from headrace.client.node_line import NodeLine
 from headrace.client.upgrade import Handshake, address, request
@@ -72,12 +73,13 @@ class LoopConduit(asyncio.Protocol):
             self._came_bytes += len(handshake.rest)
 
     async def send(self, *parts: bytes | memoryview) -> None:
-        if self._transport is None or self._transport.is_closing():
-            raise ConnectionLost(f"the connection to {self._node.url} broke")
         for part in parts:
-            self._transport.write(part)
-            if not self._writable.is_set():
-                await self._in_time(self._writable.wait())
+            for piece in pieces(part):
+                if self._transport is None or self._transport.is_closing():
+                    raise ConnectionLost(f"the connection to {self._node.url} broke")
+                self._transport.write(piece)
+                if not self._writable.is_set():
+                    await self._in_time(self._writable.wait())
 
     async def receive(self) -> bytes:
         if not self._came and not self._ended:

@@ -24,22 +24,30 @@ class Pipe:
         self._conduits = conduits
         self._path = path
         self._headers = headers
+        self.in_doubt = False
+        """Whether the last request was sent at least once without an answer, whatever came in the end."""
         self._conduit: Conduit | None = None
         self._absence = Absence(node.patience)
 
     async def surely(self, request: PipeRequest) -> dict[str, Any]:
         """The node's answer, however often it has to be asked."""
+        self.in_doubt = False
         return await self._absence.surely(
-            lambda: self._ask(request), self._conduits.rest, lambda: self._node.closed
+            lambda: self._ask(request),
+            self._conduits.rest,
+            lambda: self._node.closed or self._conduits.stopped,
         )
 
     async def _ask(self, request: PipeRequest) -> dict[str, Any]:
+        sent = False
         try:
             if self._conduit is None:
                 self._conduit = await self._conduits.open(self._path, PIPE, self._headers)
+            sent = True
             await self._conduit.send(request.head, request.body)
             raw = await self._answer(self._conduit)
         except BaseException:  # interrupted, too: the next must not take this answer for its own
+            self.in_doubt |= sent
             self.close()
             raise
         told: dict[str, Any] = msgspec.json.decode(raw)

@@ -10,6 +10,7 @@ import ssl
 import threading
 from collections.abc import Mapping
 
+from headrace.client.conduits import pieces
 from headrace.client.errors import ConnectionLost, NoAnswer, nobody
 from headrace.client.node_line import NodeLine
 from headrace.client.upgrade import Handshake, address, request
@@ -32,8 +33,7 @@ class PlainConduits:
         self._socket: socket.socket | None = None
 
     async def open(self, path: str, word: str, headers: Mapping[str, str]) -> PlainConduit:
-        if self._process != os.getpid():
-            raise Closed("this was opened by another process: connect again")
+        _check(self._process)
         connected = self._dial()
         try:
             return self._switched(connected, request(self._node, path, word, headers))
@@ -49,13 +49,13 @@ class PlainConduits:
 
     @property
     def stopped(self) -> bool:
-        return self._stopping.is_set()
+        return self._stopping.is_set() or self._process != os.getpid()
 
     def stop(self) -> None:
         """Whoever waits on a conduit, or for one, is let go: it has ended."""
         with self._lock:
             self._stopping.set()
-            if self._socket is not None:
+            if self._socket is not None and self._process == os.getpid():  # else it is the parent's, too
                 with contextlib.suppress(OSError):
                     self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -97,18 +97,19 @@ class PlainConduit:
         self._process = os.getpid()
 
     async def send(self, *parts: bytes | memoryview) -> None:
-        if self._process != os.getpid():
-            raise Closed("this was opened by another process: connect again")
+        _check(self._process)
         try:
             if sum(map(len, parts)) <= _PARTS_BYTES:
                 self._socket.sendall(b"".join(parts))
             else:
                 for part in parts:
-                    self._socket.sendall(part)
+                    for piece in pieces(part):
+                        self._socket.sendall(piece)
         except OSError as error:
             raise _lost(self._node, error) from error
 
     async def receive(self) -> bytes:
+        _check(self._process)
         if self._rest:
             rest, self._rest = self._rest, b""
             return rest
@@ -118,6 +119,7 @@ class PlainConduit:
             raise _lost(self._node, error) from error
 
     async def receive_into(self, room: memoryview) -> int:
+        _check(self._process)
         try:
             return self._socket.recv_into(room)
         except OSError as error:
@@ -135,6 +137,12 @@ class PlainConduit:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _check(process: int) -> None:
+    """A child would take from its parent's connection what the parent waits for."""
+    if process != os.getpid():
+        raise Closed("this was opened by another process: connect again")
 
 
 def _lost(node: NodeLine, error: OSError) -> HeadraceError:

@@ -14,10 +14,12 @@ read from the files, and so is everything that does not follow from what was tol
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 import pyarrow as pa
 
@@ -28,6 +30,7 @@ from headrace.server.http_chunks import ArrowChunks
 from headrace.stream.scan import Scan
 from headrace.stream.stream import Stream
 
+_logger = logging.getLogger("headrace.server")
 _FEW = 4
 """So many followers are sent small pieces by the thread that publishes. More would keep it from its sync."""
 
@@ -62,8 +65,13 @@ class Broadcast:
     # --- in threads
 
     def join(self, index: int, connection: Connection, line: socket.socket | None = None) -> Follower | None:
-        """A follower who gets everything from `index` on; None if it is farther already."""
-        with self._lock:
+        """A follower who gets everything from `index` on; None if it is farther already.
+
+        It is to leave, whoever waits for it by then. `line` is closed with it, or now.
+        """
+        with ExitStack() as failing, self._lock:
+            if line is not None:
+                failing.callback(line.close)
             if self._chunks is None:
                 self._chunks = ArrowChunks(self._stream, self._stream.schema)
                 self._index = index
@@ -73,6 +81,7 @@ class Broadcast:
             self._followers.add(follower)
             if self._head is not None:  # handed on, perhaps, since it looked; who has it takes it once
                 self._post([self._head], [follower])
+            failing.pop_all()
         self.read()  # what has come since it looked
         return follower
 
@@ -96,7 +105,11 @@ class Broadcast:
                 return
             try:
                 pieces = [self._piece(item) for item in self._news(self._chunks.schema)]
-            except HeadraceError:  # each of them finds out by itself, and tells its reader
+            except Exception as error:  # each of them finds out by itself, and tells its reader
+                if not isinstance(error, HeadraceError):
+                    _logger.error(
+                        "the stream %s is read by each of its readers", self._stream.name, exc_info=error
+                    )
                 self._close()
                 self._soon(self.end)
                 return
@@ -176,7 +189,7 @@ class Broadcast:
         for follower in followers:
             for piece in pieces:
                 follower.hand(piece)
-            if follower.gone.is_set():  # perhaps nobody waits for it: a reader may go while it joins
+            if follower.gone.is_set():
                 self._followers.discard(follower)
         self._handed += 1
 

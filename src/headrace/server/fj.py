@@ -32,6 +32,7 @@ from headrace.kernel.errors import HeadraceError
 from headrace.server.fj_connection import Connection
 from headrace.server.fj_functions import Functions, waits_for_disk
 from headrace.server.fj_limits import ServerLimits
+from headrace.server.parting import Partings
 from headrace.wire.fj import Limits, Reply, Request
 
 _SLOW_S = 0.005
@@ -52,6 +53,7 @@ class FjServer:
         self.held_bytes = 0
         """Of requests that are not whole yet."""
         self.held_most = max(limits.held_bytes, 2 * limits.value_bytes)
+        self.partings = Partings()
         self.requests = 0
         self.refused = 0
         self.failed: Callable[[], None] = lambda: None

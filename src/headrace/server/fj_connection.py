@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 from headrace.journal.errors import BadRequest
 from headrace.kernel.errors import Busy, HeadraceError
 from headrace.server.fj_fields import refusal
+from headrace.server.parting import is_ending
 from headrace.wire.errors import ProtocolError
 from headrace.wire.fj import Function, Pair, Reply, Request, encode_reply
 from headrace.wire.fj_requests import RequestParser
@@ -36,6 +37,8 @@ class Connection(asyncio.Protocol):
         """The peer does not read what it is sent."""
         self._ending = False
         """Nothing more is taken from the peer."""
+        self._heard_all = False
+        """The peer has ended its half."""
         self._told_off = False
         self._paused = False
         self._scheduled = False
@@ -60,8 +63,8 @@ class Connection(asyncio.Protocol):
         if len(self._server.connections) >= self._server.limits.connections:
             self._server.refused += 1
             error = Busy("there are too many connections: try again later")
-            self._transport.write(encode_reply(refusal(Request(0, 0), error, 0)))
-            self._transport.close()
+            word = encode_reply(refusal(Request(0, 0), error, 0))
+            self._server.partings.turn_away(self._transport, word)
             return
         self._server.connections.add(self)
         self._transport.set_write_buffer_limits(high=self._server.limits.waiting_bytes)
@@ -87,6 +90,7 @@ class Connection(asyncio.Protocol):
         self._work()
 
     def eof_received(self) -> bool:
+        self._heard_all = True
         self.finish()
         return True  # stay open until everything is answered
 
@@ -105,12 +109,7 @@ class Connection(asyncio.Protocol):
         self._ending, self._backlog = True, []
         self._hold(0)
         self._server.forget(self)
-        engine = self._server.engine
-        for key in self._keys:
-            engine.listeners.remove(key, self._told)
-        for key in self._locks:
-            with contextlib.suppress(HeadraceError):
-                engine.now(lambda now: engine.values.unlock(now, key, self))  # noqa: B023
+        self._let_go()
 
     # --- what the server calls
 
@@ -177,7 +176,7 @@ class Connection(asyncio.Protocol):
         (self._locks.add if locked else self._locks.discard)(key)
 
     def push(self, key: bytes, kind: int) -> None:
-        if self._transport is None or self._transport.is_closing():
+        if self._transport is None or is_ending(self._transport):
             return
         if self._choked:
             self._pushes[key] = kind
@@ -244,12 +243,30 @@ class Connection(asyncio.Protocol):
             if self._parser.failed is not None and not self._told_off:
                 self._tell_off(self._parser.failed)
             if self._ending and not self._unsafe and self._transport is not None:
-                self._transport.close()
+                self._part(self._transport)
         self._regulate()
 
     def _work_on(self) -> None:
         self._scheduled = False
         self._work()
+
+    def _part(self, transport: asyncio.Transport) -> None:
+        self._let_go()  # before the peer knows that it is over
+        if self._heard_all:
+            transport.close()
+        else:
+            self._server.partings.part(transport)
+
+    def _let_go(self) -> None:
+        """Of all that is the peer's while it is there."""
+        engine = self._server.engine
+        keys, self._keys = self._keys, set()
+        for key in keys:
+            engine.listeners.remove(key, self._told)
+        locks, self._locks = self._locks, set()
+        for key in locks:
+            with contextlib.suppress(HeadraceError):
+                engine.now(lambda now: engine.values.unlock(now, key, self))  # noqa: B023
 
     def _tell_off(self, error: HeadraceError) -> None:
         """The bytes make no sense any more: say so, and take no more of them."""
@@ -267,7 +284,7 @@ class Connection(asyncio.Protocol):
         """Read from the peer only while not too much waits for it."""
         full = bool(self._choked or self._backlog or self._allowance < 0)
         full = full or self._unsafe_bytes > self._server.limits.waiting_bytes
-        if full == self._paused or self._transport is None or self._transport.is_closing():
+        if full == self._paused or self._transport is None or is_ending(self._transport):
             return
         self._paused = full
         if full:

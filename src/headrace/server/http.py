@@ -42,6 +42,7 @@ from headrace.server.http_verify import VerifyRoutes
 from headrace.server.metrics import NodeMetrics
 from headrace.server.node import Node
 from headrace.server.open_files import within_files
+from headrace.server.parting import LONGEST_S
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _BACKLOG = 1024
@@ -90,6 +91,7 @@ class HttpServer:
             ssl=tls,
             backlog=_BACKLOG,
             ssl_handshake_timeout=None if tls is None else server._limits.head_s,
+            ssl_shutdown_timeout=None if tls is None else LONGEST_S,
         )
         for each in server._listening.sockets:
             watch(each, server._limits.silent_s)
@@ -123,6 +125,7 @@ class HttpServer:
                 while self._node.under_way:
                     self._node.rest.clear()
                     await self._node.rest.wait()
+                await self.door.partings.over()
 
     def _app(self) -> web.Application:
         app = web.Application(

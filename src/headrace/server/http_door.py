@@ -20,10 +20,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from headrace.kernel.errors import Busy, HeadraceError, TooSlow
 from headrace.server.http_limits import HttpLimits
+from headrace.server.parting import Partings
 
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
@@ -43,6 +44,7 @@ class Door:
         self.cut = 0
         """Connections that were too slow."""
         self.held_bytes = 0
+        self.partings = Partings()
         self._visits: dict[asyncio.Transport, Visit] = {}
         self._by_address: Counter[str] = Counter()
 
@@ -51,8 +53,8 @@ class Door:
 
     @property
     def connections(self) -> int:
-        self._sweep()
-        return len(self._visits)
+        """In any thread."""
+        return sum(not transport.is_closing() for transport in list(self._visits))
 
     @property
     def full(self) -> bool:
@@ -108,6 +110,8 @@ class Visit(asyncio.Protocol):
         self._entered = False
         self._request: web.Request | None = None
         self._failed = False
+        self._unread: StreamReader | None = None
+        """The body of the last request: it was answered, perhaps before all of it had come."""
         self._held = 0
         self._arrived = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -124,19 +128,20 @@ class Visit(asyncio.Protocol):
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         self._entered = self._door.enter(self, transport, self.address)
         if not self._entered:
-            transport.write(_FULL % (len(_BUSY), _BUSY))
-            transport.close()
+            self._door.partings.turn_away(transport, _FULL % (len(_BUSY), _BUSY))
             return
         self._await_head()
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if not self._entered:
+        if not self._entered or self._failed:
             return
         if self._request is None and self._timer is None and not self.switched:
             self._await_head()  # it is the first byte of another request
         self._hold(len(data))
         self._inner.data_received(data)
+        if self._unread is not None and not self._unread.is_eof():
+            self._let_go()  # it is thrown away: the request is answered
 
     def eof_received(self) -> bool | None:
         answer: bool | None = self._inner.eof_received() if self._entered else None
@@ -165,7 +170,7 @@ class Visit(asyncio.Protocol):
     def serving(self, request: web.Request) -> Iterator[None]:
         """While this block runs, what comes is the request's body."""
         self._timer = _stop(self._timer)
-        self._request = request
+        self._request, self._unread = request, None
         if not request.content.is_eof():
             self._await_body()
         try:
@@ -173,9 +178,10 @@ class Visit(asyncio.Protocol):
                 raise self._door.busy()
             yield
         finally:
-            self._request = None
-            if self._failed:  # what may come of the body is not waited for
+            self._request, self._unread = None, request.content
+            if self._failed and self._inner.transport is not None:  # what may come is not waited for
                 request.content.feed_eof()
+                self._inner.transport = self._door.partings.at_close(self._inner.transport)
                 self._inner.close()
             self._timer = _stop(self._timer)
             self._let_go()
@@ -190,6 +196,11 @@ class Visit(asyncio.Protocol):
         http.connection_lost(None)
         assert self._transport is not None
         inner.connection_made(self._transport)
+
+    def part(self) -> None:
+        """End the connection, so that what was written to it arrives."""
+        assert self._transport is not None
+        self._door.partings.part(self._transport)
 
     @property
     def crowded(self) -> bool:

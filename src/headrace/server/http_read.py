@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
 from headrace.kernel.errors import HeadraceError, Refused
 from headrace.log.damage import Damage
-from headrace.server.follower import own_line
+from headrace.server.follower import Follower, own_line
 from headrace.server.http_chunks import ArrowChunks, JsonChunks, Pieces
 from headrace.server.http_numbers import number
 from headrace.server.node import Node
@@ -74,7 +75,7 @@ class ReadRoutes:
             if step is None or step.done():
                 pieces.close()
             else:  # a reader that has gone may have left a step under way in the pool: it ends first
-                step.add_done_callback(lambda done: pieces.close())
+                step.add_done_callback(partial(_close, pieces))
         return response
 
     async def _follow(self, request: web.Request, desk: StreamDesk, pieces: Pieces) -> None:
@@ -82,10 +83,15 @@ class ReadRoutes:
         if request.transport is None:
             raise ConnectionResetError
         transport, line = request.transport, own_line(request.transport) if desk.broadcast.few else None
-        follower = await self._node.in_pool(desk.broadcast.join, pieces.reached, transport, line)
+        joining = asyncio.ensure_future(
+            self._node.in_pool(desk.broadcast.join, pieces.reached, transport, line)
+        )
+        try:
+            follower = await asyncio.shield(joining)
+        except asyncio.CancelledError:  # the reader has gone: what it was to be leaves as soon as it is there
+            joining.add_done_callback(partial(_leave, desk))
+            raise
         if follower is None:
-            if line is not None:
-                line.close()
             return
         try:
             if desk.ending:  # since before it joined: nobody would tell it
@@ -97,6 +103,18 @@ class ReadRoutes:
             desk.broadcast.leave(follower)
             pieces.reached = follower.index
         await self._node.in_pool(pieces.go_on)
+
+
+def _close(pieces: Pieces, done: asyncio.Future[list[bytes]]) -> None:
+    """The last step of a reader that has gone is over: nobody is told how."""
+    if not done.cancelled():
+        done.exception()
+    pieces.close()
+
+
+def _leave(desk: StreamDesk, joined: asyncio.Future[Follower | None]) -> None:
+    if not joined.cancelled() and joined.exception() is None and (follower := joined.result()) is not None:
+        desk.broadcast.leave(follower)
 
 
 class _Raw(web.StreamResponse):

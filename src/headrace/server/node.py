@@ -25,6 +25,7 @@ from headrace.server.journal_source import JournalSource
 from headrace.server.pools import Pools
 from headrace.server.publisher_lease import LEASE_S, PublisherLease
 from headrace.server.stream_desk import StreamDesk
+from headrace.server.unbroken import unbroken
 from headrace.store import JOURNALS_DIRECTORY, Store
 from headrace.stream.agreement import StreamConfig, Terms
 from headrace.stream.stream import Stream
@@ -101,6 +102,7 @@ class Node:
         desk = self._desks.get(name)
         return None if desk is None else _meant(desk, id)
 
+    @unbroken
     async def present_stream(self, name: str, id: str | None = None) -> StreamDesk:  # noqa: A002
         """The same for those who want to know what is there now, whoever has dropped or made it."""
         if await self._was_dropped(name):
@@ -109,6 +111,7 @@ class Node:
                 await self._leave_dropped(name)
         return await self.stream(name, id)
 
+    @unbroken
     async def _open_desk(self, name: str) -> StreamDesk:
         async with self._opening:
             self._check()
@@ -132,6 +135,7 @@ class Node:
             self._leases[name] = PublisherLease(name, self._loop.time, self._lease_s)
         return self._leases[name]
 
+    @unbroken
     async def ensure_stream(self, name: str, config: StreamConfig, *, may_change: bool = True) -> bool:
         """Whether it was made now. Without `may_change` it has to be there, as it is asked for."""
         async with self._opening:
@@ -151,6 +155,7 @@ class Node:
                 raise NoPermission(f"the stream {name!r} would get new fields: that needs create:{name}")
             return not known
 
+    @unbroken
     async def make_stream(self, name: str, terms: Terms, *, may_change: bool = True) -> bool:
         """Make it by these terms, unless it is there; whether it was made now."""
         async with self._opening:
@@ -162,6 +167,7 @@ class Node:
             await self._leave_dropped(name)
             return made
 
+    @unbroken
     async def grow_stream(self, name: str, terms: Terms, who: str | None = None) -> None:
         """Readers of a stream that grows end, and come again. `who` holds the publisher's lease."""
         async with self._opening:
@@ -170,11 +176,13 @@ class Node:
             await self._close_desk(name)
             await self.in_pool(self.store.grow, name, terms)
 
+    @unbroken
     async def reopen_stream(self, name: str) -> None:
         """It was changed by somebody else: readers end, come again, and see it as it is."""
         async with self._opening:
             await self._close_desk(name)
 
+    @unbroken
     async def drop_stream(self, name: str) -> None:
         async with self._opening:
             self._check()
@@ -213,8 +221,10 @@ class Node:
 
     async def journal(self, name: str) -> Journal:
         journal = self._journals.get(name)
-        if journal is not None and journal.usable:
-            return journal
+        return journal if journal is not None and journal.usable else await self._find_journal(name)
+
+    @unbroken
+    async def _find_journal(self, name: str) -> Journal:
         async with self._opening:
             self._check()
             if not await self.in_pool(self.store.has_journal, name):
@@ -229,6 +239,7 @@ class Node:
             self._fj[name] = await server.hand_over(journal)
         return journal
 
+    @unbroken
     async def journal_source(self, name: str) -> JournalSource:
         """A journal as the source of copies. It may be a copy itself."""
         try:
@@ -244,6 +255,7 @@ class Node:
             self._sources[name].engine = engine
             return self._sources[name]
 
+    @unbroken
     async def ensure_journal(
         self, name: str, settings: JournalSettings | None = None, *, may_change: bool = True
     ) -> bool:
@@ -306,6 +318,8 @@ class Node:
     async def close(self) -> None:
         """Finish what was taken, then close everything."""
         self.stopping = True
+        async with self._opening:  # what was begun for those who have gone ends first
+            pass
         await asyncio.gather(*(desk.close() for desk in self._desks.values()))
         await asyncio.gather(*(source.close() for source in self._sources.values()))
         await self.in_pool(self.store.close)

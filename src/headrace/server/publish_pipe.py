@@ -101,9 +101,11 @@ class PublishPipe(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._node.endings.add(self.end)
+        if self._node.stopping:  # since it was let in
+            self.end()
 
     def data_received(self, data: bytes) -> None:
-        if self._ending:  # it comes again; read all the same, or closing would reset the line under answers
+        if self._ending:  # it comes again
             self._visit.let_go_of(len(data))
             return
         self._held += len(data)
@@ -130,16 +132,19 @@ class PublishPipe(asyncio.Protocol):
         self._bound()
 
     def connection_lost(self, error: Exception | None) -> None:
+        """What has no place yet is let go: nobody would be told, and nobody counts it any more."""
         self._transport = None
         self._node.endings.discard(self.end)
         if self._timer is not None:
             self._timer.cancel()
+        self._waiting.clear()
+        self._go_on()
 
     def end(self) -> None:
         """Answer what was taken, then close."""
         self._ending = True
         if not self._busy and self._transport is not None:
-            self._transport.close()
+            self._visit.part()
 
     # --- requests
 
@@ -147,15 +152,8 @@ class PublishPipe(asyncio.Protocol):
     def _busy(self) -> bool:
         return bool(self._waiting or self._begun or self._making_way is not None)
 
-    @property
-    def _left(self) -> bool:
-        """Whether the node stops, and nobody is there who would be told."""
-        return self._ending and self._transport is None
-
     def _go_on(self) -> None:
         """Answer what is done and give others their place, until neither goes any further."""
-        if self._left:
-            self._waiting.clear()
         answered = False
         while (done := self._answer_first()) or self._place_first():
             answered = answered or done
@@ -218,10 +216,11 @@ class PublishPipe(asyncio.Protocol):
     async def _make_way(self) -> None:
         try:
             await (await self._node.stream(self._stream, self._id)).room()
-        except Exception as error:  # which the first that waits is told
-            begun = _Begun(_size(self._waiting.popleft()))
-            begun.came = error
-            self._begun.append(begun)
+        except Exception as error:  # which the first that waits is told, if it still does
+            if self._waiting:
+                begun = _Begun(_size(self._waiting.popleft()))
+                begun.came = error
+                self._begun.append(begun)
         self._making_way = None
         self._go_on()
 
@@ -260,7 +259,9 @@ class PublishPipe(asyncio.Protocol):
     def _bound(self) -> None:
         if self._transport is None:
             return
-        if self._visit.crowded and self._requests.held:  # it comes again, when there may be room
+        if self._ending:  # what comes is thrown away
+            self._read(True)
+        elif self._visit.crowded and self._requests.held:  # it comes again, when there may be room
             self._transport.abort()
         else:
             self._read(self._answers_taken and self._waiting_bytes < _WAITING_BYTES)
@@ -287,7 +288,7 @@ class PublishPipe(asyncio.Protocol):
 
     def _look(self, held: int) -> None:
         self._timer = None
-        if self._transport is None:
+        if self._transport is None or self._ending:
             return
         paused = not self._transport.is_reading()
         if not paused and self._requests.held - held < self._node.limits.progress_bytes:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from headrace.kernel.errors import Busy, Closed, HeadraceError
+from headrace.kernel.errors import Busy, Closed
 from headrace.log.cursor import Cursor
 from headrace.log.log import Log
 from headrace.log.segment_reader import Batch, Head
@@ -218,7 +218,7 @@ class StreamDesk:
                     began = time.monotonic()
                     publisher.flush()
                     self.sync_times.add(time.monotonic() - began)
-            except HeadraceError as error:  # nobody is told that it is safe
+            except Exception as error:  # nobody is told that it is safe
                 results = [result if isinstance(result, Exception) else error for result in results]
                 self._held_elsewhere.set()
                 _let_go(publisher)  # the next request opens another one, which recovers
@@ -312,6 +312,6 @@ def begun(work: Callable[[], None], name: str) -> threading.Thread:
 
 
 def _let_go(publisher: Publisher | None) -> None:
-    with contextlib.suppress(HeadraceError):
+    with contextlib.suppress(Exception):
         if publisher is not None:
             publisher.close()
