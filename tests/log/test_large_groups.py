@@ -76,6 +76,23 @@ def test_what_fails_before_anything_is_written_harms_nothing(tmp_path: Path) -> 
         assert numbers(log) == [5, 6, 7, 8]
 
 
+def test_what_makes_its_batches_may_not_change_the_log(tmp_path: Path) -> None:
+    with Log.open(tmp_path, SCHEMA) as log:
+
+        def made() -> Iterator[pa.RecordBatch]:
+            yield batch(1)
+            for change in (lambda: log.append(batch(9)), log.roll, lambda: log.truncate(0)):
+                with pytest.raises(Refused, match="group"):
+                    change()
+            yield batch(2)
+
+        log.append_group(made(), writer="w", sequence=1)
+        log.append(batch(3))
+    with Log.open(tmp_path) as log:
+        assert numbers(log) == [1, 2, 3]
+        assert log.verify().ok
+
+
 def test_one_of_nothing_is_a_commit_too(tmp_path: Path) -> None:
     with Log.open(tmp_path, SCHEMA) as log:
         commit = log.append_group(iter(()), writer="w", sequence=3)

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -225,3 +226,17 @@ TestLogAgainstAList.settings = settings(
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes: add it when one fails
 )
+
+
+@pytest.mark.parametrize("before", [-1, 3, "a", None, 1.5])
+def test_a_log_is_trimmed_before_an_index_that_it_has(tmp_path: Path, before: Any) -> None:
+    with Log.open(tmp_path / "log", ORDERS) as log:
+        log.append(orders_at([1, 2]))
+        with pytest.raises(Refused, match="from 0 to 2"):
+            log.trim(before)
+
+
+def test_settings_are_settings(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="Settings, not str"):
+        Log.open(tmp_path / "log", ORDERS, "fsync")  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())

@@ -24,7 +24,7 @@ from headrace.log.disk import Disk, File
 from headrace.log.frame import Kind
 from headrace.log.framing import End, Frames, Framing
 from headrace.log.lock import WriterLock
-from headrace.log.mark import Extent, Mark
+from headrace.log.mark import Mark
 from headrace.log.meta import Meta, save_meta
 from headrace.log.reach import Reach
 from headrace.log.recover import recover
@@ -75,7 +75,7 @@ class Appender:
         self._held: list[Frames] = []
         self._syncing = threading.Lock()
         self._closed = False
-        self._reach = Reach(Mark.open(disk, directory, write=True), state)
+        self.reach = Reach(Mark.open(disk, directory, write=True), state)
 
     def begin(self, base_index: int, lost_until: int) -> None:
         """Be ready: indexes up to `lost_until` that were durable once and are gone are left out for good.
@@ -90,7 +90,7 @@ class Appender:
             self.take(frames, tell=False)
             self.write_held()
             self._sync_file(self.active.file)
-            self._reach.synced(self.state.next_index, 0)
+            self.reach.synced(self.state.next_index, 0)
         if base_index > self.state.base_index:
             self.trim(base_index)  # a frame says so before the segments go
         self.remove_trimmed()
@@ -236,7 +236,7 @@ class Appender:
             raise
         except BaseException as error:
             self.give_up(error)
-        self._reach.synced(self.state.next_index, self.state.head_key)
+        self.reach.synced(self.state.next_index, self.state.head_key)
         self.write_mark()
 
     def _check_room_for_container(self) -> None:
@@ -276,7 +276,7 @@ class Appender:
                 raise Closed(f"the log {self._directory} was closed before this sync")
             self._sync_file(written.file)
             self.check()  # acknowledged is only what was synced before anyone took over
-            self._reach.synced(written.next_index, written.head_key)
+            self.reach.synced(written.next_index, written.head_key)
             self.write_mark()
 
     def _sync_file(self, file: File) -> None:
@@ -293,7 +293,7 @@ class Appender:
         try:
             with self._syncing:  # one that is under way tells of what is not cut yet
                 # The mark first: a crash after the cut must not take what was cut for lost.
-                self._reach.tell_cut(index, epoch)
+                self.reach.tell_cut(index, epoch)
                 cut_log(self._disk, self._directory, self.meta, plan, self.check)
                 self.check()
                 recovered = recover(self._disk, self._directory, self.meta, self._clock)
@@ -303,7 +303,7 @@ class Appender:
                 after.begin(recovered.base_index, recovered.lost_until)
                 if recovered.meta.schema != self.meta.schema:
                     after.roll(beyond_limit=True)  # the log was cut in a segment of an older schema
-                self._reach.close()
+                self.reach.close()
             return after
         except BaseException as error:
             self.give_up(error)
@@ -322,7 +322,7 @@ class Appender:
         failure = error if isinstance(error, Broken) else Broken(str(error))
         if self.failure is None:
             self.failure = failure
-            self._reach.stop(in_doubt=not isinstance(failure, Fenced))
+            self.reach.stop(in_doubt=not isinstance(failure, Fenced))
         return self.failure
 
     def give_up(self, error: BaseException) -> NoReturn:
@@ -332,21 +332,18 @@ class Appender:
         self.fail(Broken(f"writing to {self._directory} was interrupted ({error!r}): reopen it"))
         raise error
 
-    def extent(self) -> Extent:
-        return self._reach.extent()
-
     def write_mark(self) -> None:
         """Tell readers in all processes how far the log reaches."""
-        self._reach.tell()
+        self.reach.tell()
 
     def close(self, *, clean: bool) -> None:
         if clean and self.failure is None and self._lock.held:
             with contextlib.suppress(HeadraceError):
                 self.write_held()
                 self.active.give_back()
-                self._reach.tell_closed()
+                self.reach.tell_closed()
         with self._syncing:  # a file that is being synced stays: its number could be another file's by then
             self._closed = True
-            self._reach.close()
+            self.reach.close()
             self.active.file.close()
         self._lock.release()

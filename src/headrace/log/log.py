@@ -63,6 +63,7 @@ class Log(ReadVerbs):
         self._commit = GroupCommit(self._sync_now)
         self._cursors: weakref.WeakSet[Cursor] = weakref.WeakSet()
         self._closed = threading.Event()
+        self._gathering = False  # whether a group is open whose batches are made as they are needed
         if appender is not None:
             stays_with_parent(self)
         if appender is not None and meta.settings.durability == "interval":
@@ -90,6 +91,8 @@ class Log(ReadVerbs):
         a writer that still holds it; that one gets `Fenced` and can acknowledge nothing more.
         """
         disk, clock, path = disk or Disk(), clock or SystemClock(), Path(path)
+        if settings is not None and not isinstance(settings, Settings):
+            raise Refused(f"settings are headrace.Settings, not {type(settings).__name__}")
         wanted = Wanted(schema, order_by, strict, settings, extra)
         if read_only:
             return cls(disk, path, open_meta(disk, path, wanted), None, Recovery())
@@ -106,7 +109,7 @@ class Log(ReadVerbs):
         """
         batches = self._checked(records)
         with self._lock:
-            appender = self._writer()
+            appender = self._changing()
             if not batches:
                 return appender.state.next_index
             commit = None if len(batches) == 1 else _commit(appender, batches)
@@ -130,7 +133,7 @@ class Log(ReadVerbs):
             raise Refused(f"a sequence number is an integer of 64 bits, not {sequence!r}")
         batches = (batch for part in records for batch in self._checked(part))
         with self._lock:
-            appender = self._writer()
+            appender = self._changing()
             last = appender.state.commits.get(writer)
             if last is not None and sequence <= last.sequence:
                 return Commit(writer, sequence, last.base_index, last.next_index, last.note, repeated=True)
@@ -139,7 +142,11 @@ class Log(ReadVerbs):
                 appender.append(whole, commit)
                 return commit
             base = appender.state.next_index
-            return append_large_group(appender, batches, Commit(writer, sequence, base, base, note))
+            self._gathering = True
+            try:
+                return append_large_group(appender, batches, Commit(writer, sequence, base, base, note))
+            finally:
+                self._gathering = False
 
     def last_commit(self, writer: str) -> Commit | None:
         """The last group that `writer` committed."""
@@ -154,7 +161,7 @@ class Log(ReadVerbs):
     def head(self, key: Any) -> None:
         """Move HEAD: promise that no later entry will have a smaller order key."""
         with self._lock:
-            self._writer().head(self._key_column().encode(key))
+            self._changing().head(self._key_column().encode(key))
 
     def sync(self, *, force: bool = False) -> None:
         """Make what was appended so far durable, as the log's durability says; `force`: on disk in any case.
@@ -173,14 +180,15 @@ class Log(ReadVerbs):
     def roll(self) -> None:
         """Finalize the active segment now and begin the next one."""
         with self._lock:
-            self._writer().roll()
+            self._changing().roll()
 
     def trim(self, before: int) -> None:
         """Remove the entries below `before`; space is freed by whole segments."""
         with self._lock:
-            appender = self._writer()
-            if before < 0 or before > appender.state.next_index:
-                raise Refused(f"cannot trim before {before}: the log ends at {appender.state.next_index}")
+            appender = self._changing()
+            end = appender.state.next_index
+            if not isinstance(before, int) or not 0 <= before <= end:
+                raise Refused(f"cannot trim before {before!r}: give an index from 0 to {end}, the log's end")
             appender.trim(before)
             appender.write_mark()
 
@@ -190,7 +198,7 @@ class Log(ReadVerbs):
         What raises a DiskFull or LogFull has changed nothing.
         """
         with self._lock:
-            appender = self._writer()
+            appender = self._changing()
             meta = self._meta.replace(schema=schema, extra=self._meta.extra if extra is None else extra)
             try:
                 appender.change_meta(meta)
@@ -200,12 +208,12 @@ class Log(ReadVerbs):
     def retain(self) -> None:
         """Apply the retention policy now; otherwise it is applied whenever a segment is finalized."""
         with self._lock:
-            self._writer().apply_retention()
+            self._changing().apply_retention()
 
     def truncate(self, index: int) -> None:
         """Cut off the entries from `index` on, durably."""
         with self._lock:
-            appender = self._writer()
+            appender = self._changing()
             appender.write_held()
             state = appender.state
             if index < state.base_index:
@@ -274,6 +282,14 @@ class Log(ReadVerbs):
         self.close()
 
     # --- inside
+
+    def _changing(self) -> Appender:
+        """For who has the lock, and is about to change something."""
+        if self._gathering:
+            raise Refused(
+                f"{self.path} is changed by what makes the batches of a group for it: do that apart"
+            )
+        return self._writer()
 
     def _writer(self) -> Appender:
         if self._appender is None or self._closed.is_set():

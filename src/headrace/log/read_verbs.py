@@ -222,6 +222,6 @@ class ReadVerbs:
         return KeyColumn(self._meta.schema, self._meta.order_by)
 
     def _extent(self) -> Extent:
-        return (
-            self._appender.extent() if self._appender else current_extent(self._disk, self.path, self._meta)
-        )
+        if self._appender is not None:
+            return self._appender.reach.extent()
+        return current_extent(self._disk, self.path, self._meta)
