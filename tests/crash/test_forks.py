@@ -6,11 +6,13 @@ import os
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import headrace as hr
-from headrace.kernel.errors import Closed, ReadOnly, WriterTaken
+from headrace.journal import JournalSettings, open_journal
+from headrace.kernel.errors import Broken, Closed, ReadOnly, WriterTaken
 from headrace.log import Log, Settings
 
 from .entries import SCHEMA, batch_of
@@ -94,3 +96,31 @@ def test_a_child_that_leaves_a_publisher_publishes_nothing(place: Path) -> None:
         publisher.publish(b"2")
         publisher.close()
         assert [entry.value for entry in stream.listen()] == [b"1", b"2"]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+def test_a_child_adds_nothing_to_the_journal_of_its_parent(place: Path, durability: Any) -> None:
+    journal = open_journal(place / "journal", JournalSettings(durability=durability))
+    journal.put("before")
+
+    def act() -> None:
+        for verb in (lambda: journal.put("child"), lambda: journal.set("k", 1), journal.next, journal.stats):
+            with pytest.raises(Broken, match="the parent of this process has it open"):
+                verb()
+        journal.close()
+
+    with journal.engine._ledger.lock:  # another thread has it at the moment of the fork
+        child = os.fork()
+        if child == 0:
+            try:
+                act()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    journal.put("after")
+    journal.close()
+    with open_journal(place / "journal") as journal:
+        assert [job.resource for job in journal.jobs()] == ["before", "after"]

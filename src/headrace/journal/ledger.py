@@ -26,8 +26,9 @@ from headrace.journal.events import Event, Fold
 from headrace.journal.pouring import append_some, table_of
 from headrace.journal.series import Queued, Series, flat
 from headrace.journal.settings import JournalSettings
-from headrace.kernel.errors import Broken, Retryable
+from headrace.kernel.errors import Broken, Closed, Retryable
 from headrace.log.commit import GroupCommit
+from headrace.log.forks import stays_with_parent
 from headrace.log.log import Log
 from headrace.log.tail import TAIL_BYTES, Tail
 
@@ -92,12 +93,10 @@ class Ledger:
         self.most = _RECORD_BYTES if containers is None else containers.bytes - _RING_BYTES
         """The largest operation, in bytes, that is whole wherever it is."""
         self._borders: list[int] = []
-        """Indexes at which operations begin, never further from one another than what a container holds; kept
-        only where there are containers."""
+        """Where there are containers: indexes at which operations begin, no further apart than one holds."""
         self._durable = log.next_index
         """Every event below it was synced because somebody waited for it: what records of the tail say."""
-        self._poured_safe = log.next_index
-        """The same because it was poured, which nobody waits for."""
+        self._poured_safe = log.next_index  # the same because it was poured, which nobody waits for
         self._encode = msgspec.msgpack.Encoder().encode
         self._commit = GroupCommit(self._write_and_sync)
         self._pouring = threading.Lock()
@@ -111,7 +110,15 @@ class Ledger:
         self._look_for_room()
 
     def start(self) -> None:
+        stays_with_parent(self)
         self._thread.start()
+
+    def left_to_parent(self) -> None:
+        """See `forks`. The engine has the same lock: it is made free, not another one."""
+        self.broken(Closed("the parent of this process has it open"))
+        self._wake = threading.Event()
+        for lock in (self.lock, self._pouring, self._syncing, self._writing):
+            lock._at_fork_reinit()  # type: ignore[attr-defined]
 
     # --- under the engine's lock
 
@@ -212,9 +219,7 @@ class Ledger:
     def write_apart(self) -> tuple[int, list[tuple[int, int]]]:
         """`write`, with the engine's lock only before and after it: to write lets go of Python's lock, and
         every thread that got that meanwhile would run as far as to the engine's lock, and sleep.
-
-        How far everything is written, and what of the tail is not synced.
-        """
+        How far everything is written, and what of the tail is not synced."""
         if not self.syncs:  # whoever does something then writes it at once, with the engine's lock
             with self.lock:
                 return self.write(), self._tail.unsynced()
@@ -226,10 +231,7 @@ class Ledger:
         self._commit.sync(ticket)
 
     def pour(self, beyond_limit: bool = False) -> None:
-        """Everything that is in the tail goes into the log, and the tail is empty.
-
-        `beyond_limit`: into a full ring, too, for who will make room in it.
-        """
+        """What is in the tail goes into the log; `beyond_limit`: also into a full ring, to make room."""
         with self._pouring:
             self._append_turned(beyond_limit)
             with self._writing, self.lock:
