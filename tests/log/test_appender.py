@@ -265,7 +265,7 @@ def test_negative_indexes_are_refused(log: Log, index: int) -> None:
 
 
 def test_what_is_not_there_cannot_be_trimmed_or_cut(log: Log) -> None:
-    refused(log, Refused, lambda: log.trim(6), "ends at 5")
+    refused(log, Refused, lambda: log.trim(6), "from 0 to 5")
     log.truncate(100)  # nothing to cut off
     log.trim(3)
     refused(log, Trimmed, lambda: log.truncate(2))
