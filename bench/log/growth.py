@@ -141,7 +141,9 @@ def _flat(run: Run, size: int) -> Iterator[Figure]:
                         for part in parts:
                             log.append(part)
                 appended.append(spent[0] / window_rows * 1e9)
-                _forget_pages(path)
+                _forget_pages(path, "*.seg")
+        os.sync()
+        _forget_pages(path, "*.active")  # else it alone is read from pages as they were written
         read: list[list[float]] = [[] for _ in range(_WINDOWS)]
         with Log.open(path, read_only=True) as log:
             for _ in range(3):
@@ -155,9 +157,9 @@ def _flat(run: Run, size: int) -> Iterator[Figure]:
             yield Figure(what, now, "ns", "the same at 1 … 10 %", begin, Aim(ratio=0.8))
 
 
-def _forget_pages(path: Path) -> None:
-    """Let finalized segments leave the page cache, so that new pages do not come slowly from the host."""
-    for file in path.glob("*.seg"):
+def _forget_pages(path: Path, which: str) -> None:
+    """Let segments leave the page cache, so that new pages do not come slowly from the host."""
+    for file in path.glob(which):
         fd = os.open(file, os.O_RDONLY)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)
