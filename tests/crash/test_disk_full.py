@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from headrace.kernel.errors import DiskFull
 from headrace.log import Containers, Finalize, Log, Settings, repair
 from small_disk import small_disk
 
+from .disks import FailingDisk
 from .entries import SCHEMA, Entry, batch_of
 from .judge import look, read_all
+from .scenes import append, as_dict, entries
 
 KIB = 1024
 
@@ -119,3 +123,28 @@ def test_a_log_can_be_closed_and_opened_and_repaired_around_a_full_disk(small):
     with pytest.raises(DiskFull):  # the original must be kept, and for that there is still no room
         repair(small / "log")
     assert look(small / "log")[0].entries == seen.entries
+
+
+def three(log: Log) -> list[pa.RecordBatch]:
+    return [batch_of([entry]) for entry in entries(log.next_index, 3)]
+
+
+def test_of_several_frames_that_a_full_disk_refuses_those_that_were_complete_are_not_cut(place: Path) -> None:
+    """A reader may have them mapped, and would die of it."""
+    disk = FailingDisk(None, errno.ENOSPC, kinds=["write"], part=0.75)
+    with Log.open(place / "log", SCHEMA, Settings(durability="os"), disk=disk) as log:
+        made = append(log, 3)
+        (active,) = (place / "log").glob("*.active")
+        before = active.stat().st_size
+        disk.fail_at = disk.count
+        with pytest.raises(DiskFull):
+            log.append_group(three(log), writer="w", sequence=1)
+        disk.heal()
+        assert active.stat().st_size > before
+        with Log.open(place / "log", read_only=True) as reader:
+            assert read_all(reader).entries == as_dict(made)
+        made += append(log, 1)
+        log.append_group(three(log), writer="w", sequence=1)
+    seen, report = look(place / "log")
+    assert report.ok
+    assert len(seen.entries) == 7

@@ -41,7 +41,7 @@ class ActiveSegment:
         A DiskFull leaves the segment as it was, so the caller may try again. After any other error the
         tail is in doubt.
         """
-        self._write_or_undo(parts, size)
+        self._write_or_undo(parts, size, headers)
         for header in headers:
             if header.kind == BATCH:
                 self.table.add(self.offset, header)
@@ -58,7 +58,7 @@ class ActiveSegment:
             self.file.write([bytes(HEADER_BYTES)], offset)
             offset += header.frame_bytes
 
-    def _write_or_undo(self, parts: Sequence[BytesLike], size: int) -> None:
+    def _write_or_undo(self, parts: Sequence[BytesLike], size: int, headers: Sequence[Header] = ()) -> None:
         self._room.make(self.offset, size)
         try:
             if size <= SMALL_BYTES:  # a list of pieces costs more than copying them
@@ -67,13 +67,31 @@ class ActiveSegment:
                 self.file.write(parts, self.offset)
         except DiskFull as full:
             try:
-                self.file.truncate(self.offset)
+                self._undo(headers)
                 self._room.gone()
             except HeadraceError as error:
                 raise DiskFailed(
                     f"{full}, and the half-written frame stays ({error}): reopen the log"
                 ) from full
             raise
+
+    def _undo(self, headers: Sequence[Header]) -> None:
+        """Cut off what was written. Frames that are complete are wiped instead: readers may have them mapped.
+
+        The last one first: if this is cut short as well, those before it are whole.
+        """
+        end, complete, there = self.offset, list[int](), self.file.size()
+        for header in headers:
+            if end + header.frame_bytes > there:
+                break
+            complete.append(end)
+            end += header.frame_bytes
+        try:
+            for at in reversed(complete):
+                self.file.write([bytes(HEADER_BYTES)], at)
+        except DiskFull:  # where there is no room even for what is there already
+            end = self.offset
+        self.file.truncate(end)
 
     def give_back(self) -> None:
         """Take off the room behind the frames."""
