@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from client.replicas import until
 from headrace.cli.kept_replicas import KeptReplicas
 from headrace.cli.settings_sources import from_file
 from headrace.client.node_line import NodeLine
 from headrace.journal.reading import read_state
 from headrace.kernel.errors import BadSettings
 from server.http_node import Daemon, Served, served
+from waiting import until
 
 from .running import Outcome, headrace, service
 

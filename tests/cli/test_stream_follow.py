@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import headrace as hr
-from client.replicas import until
 from headrace.cli.kept_replicas import KeptReplicas
 from headrace.client.node_line import NodeLine
 from server.http_node import Served, served
+from waiting import until
 
 from .running import headrace, service
 

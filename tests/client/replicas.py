@@ -6,8 +6,7 @@ import asyncio
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import headrace as hr
 from headrace.client.node_line import NodeLine
 from headrace.client.replica import Replica, ReplicaState
 from headrace.kernel.errors import HeadraceError
+from waiting import until
 
 TIMEOUT_S = 60
 
@@ -88,11 +88,3 @@ def replica(store: Path, url: str, name: str = "s", **how: Any) -> Iterator[Runn
         yield running
     finally:
         running.stop()
-
-
-def until(happened: Callable[[], bool]) -> None:
-    """Wait for what must happen soon; a test that waits for ever has failed."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)

@@ -25,7 +25,8 @@ from headrace.kernel.backoff import Backoff
 from headrace.server.http_limits import HttpLimits
 from proxy import Harm, Proxy, Swallowing
 from server.http_node import served
-from stream.samples import Number, in_thread, until
+from stream.samples import Number, in_thread
+from waiting import until
 
 from .replicas import replica
 

@@ -25,6 +25,7 @@ from headrace.kernel.clock import ManualClock
 from headrace.kernel.errors import HeadraceError
 from headrace.wire.errors import ProtocolError
 from headrace.wire.fj import Function, Limits, Request
+from waiting import until
 
 from .stand_in import StandIn
 
@@ -71,15 +72,6 @@ def running(forwarder: Forwarder) -> Iterator[Forwarder]:
         forwarder.stop()
         thread.join(30)
         assert not thread.is_alive()
-
-
-def until(condition: Any) -> None:
-    """Wait for something that another thread does."""
-    for _ in range(3000):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it did not happen")
 
 
 def test_what_was_spooled_is_sent_in_order_and_only_once(

@@ -16,8 +16,9 @@ from journal.test_sweep import settle_down
 from log.copies import past
 from proxy import Proxy
 from server.http_node import Served, served
+from waiting import until
 
-from .replicas import Running, replica, until
+from .replicas import Running, replica
 
 
 @pytest.fixture(autouse=True)

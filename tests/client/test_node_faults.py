@@ -23,7 +23,8 @@ from headrace.kernel.errors import Broken, Fenced
 from headrace.stream import PublisherTaken
 from proxy import Cutting, Delaying, Harm, Proxy, Swallowing
 from server.http_node import Daemon
-from stream.samples import Number, in_thread, until
+from stream.samples import Number, in_thread
+from waiting import until
 
 CAMPAIGN = bool(os.environ.get("HEADRACE_CAMPAIGN"))
 ROUNDS = 50 if CAMPAIGN else 1

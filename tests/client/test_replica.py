@@ -20,8 +20,9 @@ from log.copies import past
 from log.samples import flip
 from proxy import Cutting, Delaying, Proxy
 from server.http_node import Served, served
+from waiting import until
 
-from .replicas import replica, until
+from .replicas import replica
 
 FIELDS = {"fields": {"n": "int64", "text": "string"}}
 

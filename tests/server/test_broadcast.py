@@ -20,7 +20,8 @@ from headrace.log import Settings, wake
 from headrace.server.broadcast import Broadcast
 from headrace.server.follower import BEHIND_BYTES, Connection, Follower, Piece
 from headrace.server.http_limits import HttpLimits
-from stream.samples import Number, in_thread, until
+from stream.samples import Number, in_thread
+from waiting import until
 
 from .http_node import Served, served
 

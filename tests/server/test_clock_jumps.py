@@ -23,7 +23,8 @@ from headrace.log.settings import Finalize, Retention
 from headrace.server.position_leases import PositionLeases
 from headrace.server.tokens import TokenFile
 from headrace.stream import PublisherTaken
-from stream.samples import Number, until
+from stream.samples import Number
+from waiting import until
 
 from .http_node import Served, served
 

@@ -15,7 +15,8 @@ from headrace.client.node_line import Patience
 from headrace.kernel.backoff import Backoff
 from headrace.kernel.errors import DiskFull
 from small_disk import small_disk
-from stream.samples import Named, Number, until
+from stream.samples import Named, Number
+from waiting import until
 
 from .http_node import Served, served
 

@@ -6,8 +6,7 @@ import http.client
 import json
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 import headrace as hr
 from headrace.kernel.errors import HeadraceError
 from headrace.server.http_limits import HttpLimits
+from waiting import until
 
 from .http_node import Served, served
 
@@ -26,14 +26,6 @@ def node(place: Path) -> Iterator[Served]:
     with served(place / "store", QUICK) as one:
         one.ask.done("PUT", "/streams/s", {"fields": {"n": "int64", "text": "string"}})
         yield one
-
-
-def until(happened: Callable[[], bool]) -> None:
-    """Wait for what must happen soon; a test that waits for ever has failed."""
-    deadline = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def silent(node: Served, path: str) -> socket.socket:

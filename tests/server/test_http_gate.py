@@ -9,9 +9,9 @@ import pytest
 import headrace as hr
 from headrace.kernel.errors import DiskFailed
 from headrace.server.tokens import TokenFile
+from waiting import until
 
 from .http_node import served
-from .test_http_followers import until
 
 pytestmark = pytest.mark.usefixtures("quiet_log")
 

@@ -19,9 +19,9 @@ from headrace.journal.job import Job
 from headrace.kernel.errors import Broken, DiskFailed
 from headrace.server.http_limits import HttpLimits
 from headrace.wire.fj import RANGE, Function, Request, encode_request
+from waiting import until
 
 from .http_node import Served, served
-from .test_http_followers import until
 
 
 @pytest.fixture

@@ -22,9 +22,10 @@ from headrace.server.http_door import Door
 from headrace.server.http_limits import HttpLimits
 from headrace.wire.fj import Function, Request, encode_request
 from headrace.wire.http_words import CHECKSUM
+from waiting import until
 
 from .http_node import Served, ipc, served
-from .test_http_followers import silent, until
+from .test_http_followers import silent
 
 pytestmark = pytest.mark.usefixtures("quiet_log")
 FIELDS = {"fields": {"n": "int64", "text": "string"}}

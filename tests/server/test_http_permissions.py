@@ -16,9 +16,9 @@ from docs.pages import ROOT
 from headrace.server.http_permissions import NEEDS, Need
 from headrace.server.permissions import Grant, Holder, Permission
 from headrace.server.tokens import TOKENS_FILE, TokenFile
+from waiting import until
 
 from .http_node import Asking, Following, Served, served
-from .test_http_followers import until
 
 pytestmark = pytest.mark.usefixtures("quiet_log")
 FIELDS = {"fields": {"n": "int64"}}

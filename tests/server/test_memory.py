@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from stream.samples import until
+from waiting import until
 
 from .http_node import ARROW, Asking, Daemon, ipc
 

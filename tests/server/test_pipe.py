@@ -7,8 +7,7 @@ import json
 import socket
 import ssl
 import struct
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from headrace.server.http_limits import HttpLimits
 from headrace.wire.pipe import PipeRequest, Verb, key_body
+from waiting import until
 
 from .http_node import Served, encoded, served
 
@@ -80,13 +80,6 @@ class Publisher:
 def batch(sequence: int, *numbers: int, base: int = -1) -> PipeRequest:
     body, _ = encoded(pa.table({"n": pa.array(numbers, pa.int64())}))
     return PipeRequest(Verb.PUBLISH, sequence, base, body)
-
-
-def until(happened: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def numbers(node: Served) -> list[int]:

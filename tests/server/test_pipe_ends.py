@@ -20,10 +20,11 @@ from headrace.server.stream_desk import StreamDesk
 from headrace.server.tls import server_context
 from headrace.server.tokens import TokenFile
 from headrace.stream.publisher import Publisher as StreamPublisher
+from waiting import until
 
 from .certificates import self_signed
 from .http_node import Served, served
-from .test_pipe import Publisher, batch, node, numbers, until
+from .test_pipe import Publisher, batch, node, numbers
 
 __all__ = ["node"]
 

@@ -14,7 +14,7 @@ from headrace.kernel.errors import DiskFailed
 from headrace.log.read_verbs import ReadVerbs
 from headrace.server.broadcast import Broadcast
 from headrace.stream.publisher import Publisher
-from stream.samples import until
+from waiting import until
 
 from .http_node import Served, served
 

@@ -18,7 +18,7 @@ import headrace as hr
 from headrace.kernel.errors import Closed
 from headrace.server.http_chunks import Pieces
 from headrace.stream.publisher import Publisher
-from stream.samples import until
+from waiting import until
 
 from .http_node import Served, served
 

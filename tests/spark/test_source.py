@@ -22,12 +22,13 @@ from tests.spark.queries import (
     read_parts,
 )
 from tests.spark.test_types import PLAIN, as_shown
-from tests.stream.samples import PATIENCE_S, Order, in_thread, order, publish_all, until
+from tests.stream.samples import PATIENCE_S, Order, in_thread, order, publish_all
 
 import headrace as hr
 from headrace.kernel.errors import Damaged, NotFound, SchemaMismatch, Trimmed
 from headrace.log.log import Log
 from headrace.log.settings import Finalize
+from waiting import until
 
 T0 = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 SMALL_SEGMENTS = hr.Settings(finalize=Finalize(entries=40))

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,9 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import headrace as hr
-
-PATIENCE_S = 60.0
-"""How long a test waits for what must come: never reached unless it does not come at all."""
+from waiting import PATIENCE_S
 
 T0 = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -54,15 +51,6 @@ def publish_all(stream: hr.Stream, entries: Any) -> None:
     with stream.publisher() as publisher:
         for entry in entries:
             publisher.publish(entry)
-
-
-def until(condition: Callable[[], object], what: str = "it") -> None:
-    """Wait until `condition` holds; fail if it never does."""
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise AssertionError(f"{what} did not happen")
-        time.sleep(0.002)
 
 
 def in_thread(function: Callable[[], Any]) -> Waiting:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.kernel.errors import SchemaMismatch
 from headrace.stream import DuplicateId
+from waiting import until
 
-from .samples import in_thread, publish_all, temporary_store, until, values
+from .samples import in_thread, publish_all, temporary_store, values
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import pytest
 import headrace as hr
 from headrace.log import DamagedEntries, Finalize
 from headrace.log.damage import Damage
+from waiting import until
 
-from .samples import Order, life, order, publish_all, until, values
+from .samples import Order, life, order, publish_all, values
 
 
 def test_kills_in_the_middle_of_publishing_lose_nothing_acknowledged(store: hr.Store) -> None:

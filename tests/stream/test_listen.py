@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.log import Finalize
 from headrace.stream import Listener
+from waiting import until
 
-from .samples import PATIENCE_S, Number, child, end, in_thread, line_of, publish_all, temporary_store, until
+from .samples import PATIENCE_S, Number, child, end, in_thread, line_of, publish_all, temporary_store
 
 PLACES = st.one_of(st.integers(0, 14), st.integers(-1, 14).map(hr.at_key), st.just(hr.START), st.just(hr.END))
 

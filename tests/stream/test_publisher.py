@@ -19,8 +19,9 @@ from headrace.kernel.errors import DiskFull, Fenced, KeyOrder, TooLarge
 from headrace.log import Containers, Finalize
 from headrace.stream import DuplicateId, PublisherTaken
 from headrace.stream.publisher import FLUSH_BYTES
+from waiting import until
 
-from .samples import Named, Number, child, end, in_thread, line_of, publish_all, until, values
+from .samples import Named, Number, child, end, in_thread, line_of, publish_all, values
 
 
 def threads() -> set[threading.Thread]:
