@@ -31,9 +31,7 @@ def test_kills_in_the_middle_of_publishing_lose_nothing_acknowledged(store: hr.S
         assert values(stream, checked, until=count) == [order(n) for n in range(checked, count)]
         checked = max(0, count - 100)  # a kill may only touch the end
     assert durable > 100
-    with (
-        stream.publisher() as publisher
-    ):  # it may find entries that nobody was told of before a kill
+    with stream.publisher() as publisher:  # it may find entries that nobody was told of before a kill
         publisher.publish(order(publisher.next_index))
     assert stream.verify().ok
     until(lambda: len(heard) == stream.next_index or listener.state == "ended", "hearing all of it")
